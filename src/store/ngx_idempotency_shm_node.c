@@ -1,0 +1,192 @@
+
+/*
+ * The embedded store: records in the zone.
+ */
+
+
+#include "ngx_idempotency_shm_answer.h"
+
+
+_Static_assert(sizeof(ngx_idempotency_shm_node_t)
+               == NGX_IDEMPOTENCY_SHM_NODE_SIZE,
+               "a record must fill its slab slot");
+
+
+static ngx_int_t ngx_idempotency_shm_compare(ngx_rbtree_key_t key,
+    u_char *rest, ngx_rbtree_node_t *node);
+static void ngx_idempotency_shm_insert_value(ngx_rbtree_node_t *temp,
+    ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
+
+
+ngx_idempotency_shm_node_t *
+ngx_idempotency_shm_lookup(ngx_idempotency_shm_ctx_t *ctx, u_char *digest)
+{
+    u_char             *rest;
+    ngx_int_t           rc;
+    ngx_rbtree_key_t    key;
+    ngx_rbtree_node_t  *node, *sentinel;
+
+    ngx_memcpy(&key, digest, sizeof(ngx_rbtree_key_t));
+    rest = digest + sizeof(ngx_rbtree_key_t);
+
+    node = ctx->sh->rbtree.root;
+    sentinel = ctx->sh->rbtree.sentinel;
+
+    while (node != sentinel) {
+
+        rc = ngx_idempotency_shm_compare(key, rest, node);
+
+        if (rc == 0) {
+            return ngx_rbtree_data(node, ngx_idempotency_shm_node_t, node);
+        }
+
+        node = (rc < 0) ? node->left : node->right;
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_idempotency_shm_compare(ngx_rbtree_key_t key, u_char *rest,
+    ngx_rbtree_node_t *node)
+{
+    ngx_idempotency_shm_node_t  *n;
+
+    if (key != node->key) {
+        return (key < node->key) ? -1 : 1;
+    }
+
+    n = ngx_rbtree_data(node, ngx_idempotency_shm_node_t, node);
+
+    return ngx_memcmp(rest, n->digest, NGX_IDEMPOTENCY_SHM_DIGEST_REST);
+}
+
+
+static void
+ngx_idempotency_shm_insert_value(ngx_rbtree_node_t *temp,
+    ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel)
+{
+    ngx_rbtree_node_t           **p;
+    ngx_idempotency_shm_node_t   *n;
+
+    n = ngx_rbtree_data(node, ngx_idempotency_shm_node_t, node);
+
+    for ( ;; ) {
+
+        p = (ngx_idempotency_shm_compare(node->key, n->digest, temp) < 0)
+            ? &temp->left : &temp->right;
+
+        if (*p == sentinel) {
+            break;
+        }
+
+        temp = *p;
+    }
+
+    *p = node;
+    node->parent = temp;
+    node->left = sentinel;
+    node->right = sentinel;
+    ngx_rbt_red(node);
+}
+
+
+void
+ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due)
+{
+    ngx_idempotency_shm_sh_t  *sh;
+
+    sh = ctx->sh;
+
+    /*
+     * a process of another configuration may have the module elsewhere in
+     * its memory: the function in the zone is the one of who inserts
+     */
+
+    sh->rbtree.insert = ngx_idempotency_shm_insert_value;
+
+    ngx_rbtree_insert(&sh->rbtree, &node->node);
+
+    node->expire.key = due;
+    ngx_rbtree_insert(&sh->expire, &node->expire);
+
+    node->generation = ++sh->generation;
+    node->next = sh->records;
+    node->prev = &sh->records;
+
+    if (node->next) {
+        node->next->prev = &node->next;
+    }
+
+    ngx_memory_barrier();
+
+    sh->records = node;
+
+    ngx_memory_barrier();
+
+    sh->number++;
+}
+
+
+void
+ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node)
+{
+    ngx_idempotency_shm_sh_t  *sh;
+
+    sh = ctx->sh;
+
+    *node->prev = node->next;
+
+    ngx_memory_barrier();
+
+    if (node->next) {
+        node->next->prev = node->prev;
+    }
+
+    sh->number--;
+
+    ngx_rbtree_delete(&sh->rbtree, &node->node);
+    ngx_rbtree_delete(&sh->expire, &node->expire);
+
+    ngx_idempotency_shm_free_answer(ctx, node);
+
+    ngx_slab_free_locked(ctx->shpool, node);
+}
+
+
+void
+ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due)
+{
+    if (node->expire.key == due) {
+        return;
+    }
+
+    /* zeroes the key, see ngx_idempotency_shm_restore_node() */
+
+    ngx_rbtree_delete(&ctx->sh->expire, &node->expire);
+
+    node->expire.key = due;
+    ngx_rbtree_insert(&ctx->sh->expire, &node->expire);
+}
+
+
+ngx_idempotency_shm_node_t *
+ngx_idempotency_shm_first(ngx_idempotency_shm_ctx_t *ctx)
+{
+    ngx_rbtree_t       *tree;
+    ngx_rbtree_node_t  *min;
+
+    tree = &ctx->sh->expire;
+
+    if (tree->root == tree->sentinel) {
+        return NULL;
+    }
+
+    min = ngx_rbtree_min(tree->root, tree->sentinel);
+
+    return ngx_rbtree_data(min, ngx_idempotency_shm_node_t, expire);
+}

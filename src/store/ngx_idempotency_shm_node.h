@@ -1,0 +1,92 @@
+
+/*
+ * A record in the zone, and how it is found there.
+ * Private to the embedded store; everything here wants the mutex.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_SHM_NODE_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_SHM_NODE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include "ngx_idempotency_shm_zone.h"
+
+
+#if (NGX_PTR_SIZE != 8)
+#error the embedded store keeps milliseconds in pointer-sized keys: 64 bits only
+#endif
+
+
+#define NGX_IDEMPOTENCY_SHM_NODE_SIZE    256
+#define NGX_IDEMPOTENCY_SHM_INLINE       20
+
+#define NGX_IDEMPOTENCY_SHM_DIGEST_REST                                       \
+    (NGX_IDEMPOTENCY_DIGEST_LEN - sizeof(ngx_rbtree_key_t))
+
+
+typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
+
+
+/*
+ * A worker may be killed at any instruction, so a record is meaningful at
+ * every instant: fields are written first, the state, one byte, last.
+ *
+ * Head and body of an answer are one string: it begins in "data" and goes on
+ * in the pieces.  The answer of a record that is not done is one that is
+ * being written, or was when its writer died.
+ *
+ * An executing or unknown record is due "keep" seconds after its lease, an
+ * issued one at "issued"; their expire.key only says when to look again.
+ */
+
+struct ngx_idempotency_shm_node_s {
+    ngx_rbtree_node_t              node;       /* key: begin of the digest */
+    ngx_rbtree_node_t              expire;     /* key: when it is due, msec */
+    ngx_idempotency_shm_node_t    *next;       /* of all records */
+    ngx_idempotency_shm_node_t   **prev;       /* NULL: not in the zone yet */
+    ngx_idempotency_shm_piece_t   *answer;
+    uint64_t                       fence;
+    uint64_t                       lease;      /* its end, msec */
+    uint64_t                       issued;     /* its end, msec; 0: was not */
+    int64_t                        created;
+    uint32_t                       generation; /* another after each move */
+    uint32_t                       attempts;
+    uint32_t                       keep;       /* seconds */
+    uint32_t                       tombstone;  /* seconds */
+    uint32_t                       head_len;
+    uint32_t                       body_len;
+    u_char                         digest[NGX_IDEMPOTENCY_SHM_DIGEST_REST];
+    u_char                         owner[NGX_IDEMPOTENCY_OWNER_LEN];
+    u_char                         fingerprint
+                                       [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    uint16_t                       status;
+    u_char                         kept;
+    u_char                         state;
+    u_char                         data[NGX_IDEMPOTENCY_SHM_INLINE];
+};
+
+
+/* the record of a digest, if any; it may be overdue */
+ngx_idempotency_shm_node_t *ngx_idempotency_shm_lookup(
+    ngx_idempotency_shm_ctx_t *ctx, u_char *digest);
+
+/* inserts a record all of whose fields are set */
+void ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due);
+
+/* takes a record out of the zone and frees it with its answer */
+void ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node);
+
+/* time looks at the record at "due" */
+void ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due);
+
+/* the record that time looks at next, if any */
+ngx_idempotency_shm_node_t *ngx_idempotency_shm_first(
+    ngx_idempotency_shm_ctx_t *ctx);
+
+
+#endif /* _NGX_IDEMPOTENCY_SHM_NODE_H_INCLUDED_ */

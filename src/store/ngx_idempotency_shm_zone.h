@@ -1,0 +1,80 @@
+
+/*
+ * The zone of an embedded store: its head, its lock, its repair.
+ * Private to the embedded store.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_SHM_ZONE_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_SHM_ZONE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include "ngx_idempotency_store.h"
+
+
+typedef struct ngx_idempotency_shm_node_s  ngx_idempotency_shm_node_t;
+
+
+/*
+ * What the last holder of the mutex left behind.  It is CLEAN whenever
+ * nobody holds the mutex; a holder makes it CHANGING.  Found CHANGING, the
+ * holder died: the next one makes it REBUILDING, then CHANGING again.  Found
+ * REBUILDING, the repair died too, and it becomes BROKEN, which is final.
+ */
+
+typedef enum {
+    NGX_IDEMPOTENCY_SHM_CLEAN = 0,
+    NGX_IDEMPOTENCY_SHM_CHANGING,
+    NGX_IDEMPOTENCY_SHM_REBUILDING,
+    NGX_IDEMPOTENCY_SHM_BROKEN
+} ngx_idempotency_shm_mark_e;
+
+
+/*
+ * The head of a zone, its first slab page.  "records" is the only thing that
+ * is trusted after a death inside the mutex: its chain is whole at every
+ * instant.
+ */
+
+typedef struct {
+    uint32_t                      magic;
+    uint32_t                      version;
+    uint32_t                      node_size;
+    uint32_t                      generation;    /* the last one given */
+    ngx_atomic_t                  mark;          /* shm_mark_e */
+    uint64_t                      fence;         /* the last one given */
+    ngx_uint_t                    number;        /* of records */
+    ngx_uint_t                    rebuilds;
+    ngx_idempotency_shm_node_t   *records;
+    ngx_rbtree_t                  rbtree;
+    ngx_rbtree_node_t             sentinel;
+    ngx_rbtree_t                  expire;
+    ngx_rbtree_node_t             expire_sentinel;
+    u_char                        log_ctx[128];
+} ngx_idempotency_shm_sh_t;
+
+
+typedef struct {
+    ngx_idempotency_store_t      *store;
+    ngx_idempotency_shm_sh_t     *sh;
+    ngx_slab_pool_t              *shpool;
+    time_t                        full_logged;
+    time_t                        lost_logged;
+} ngx_idempotency_shm_ctx_t;
+
+
+/*
+ * Takes the mutex; repairs the zone if its last holder died.  NGX_ERROR when
+ * the zone is broken: the mutex is not held then.
+ */
+ngx_int_t ngx_idempotency_shm_lock(ngx_idempotency_shm_ctx_t *ctx);
+
+void ngx_idempotency_shm_unlock(ngx_idempotency_shm_ctx_t *ctx);
+
+/* initializes the zone or takes over that of the previous configuration */
+ngx_int_t ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data);
+
+
+#endif /* _NGX_IDEMPOTENCY_SHM_ZONE_H_INCLUDED_ */
