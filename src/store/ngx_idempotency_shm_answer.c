@@ -99,6 +99,8 @@ ngx_idempotency_shm_write(ngx_idempotency_shm_ctx_t *ctx,
 
         ngx_memory_barrier();
 
+        ngx_idempotency_shm_point();
+
         *w->piece = piece;
         w->piece = &piece->next;
     }
@@ -190,5 +192,7 @@ ngx_idempotency_shm_free_answer(ngx_idempotency_shm_ctx_t *ctx,
         next = piece->next;
         ngx_slab_free_locked(ctx->shpool, piece);
         piece = next;
+
+        ngx_idempotency_shm_point();
     }
 }

@@ -189,9 +189,13 @@ ngx_idempotency_shm_set_state(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_memory_barrier();
 
+    ngx_idempotency_shm_point();
+
     node->state = (u_char) state;
 
     ngx_memory_barrier();
+
+    ngx_idempotency_shm_point();
 }
 
 

@@ -109,6 +109,8 @@ ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_rbtree_insert(&sh->rbtree, &node->node);
 
+    ngx_idempotency_shm_point();
+
     node->expire.key = due;
     ngx_rbtree_insert(&sh->expire, &node->expire);
 
@@ -122,9 +124,13 @@ ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_memory_barrier();
 
+    ngx_idempotency_shm_point();
+
     sh->records = node;
 
     ngx_memory_barrier();
+
+    ngx_idempotency_shm_point();
 
     sh->number++;
 }
@@ -142,6 +148,8 @@ ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_memory_barrier();
 
+    ngx_idempotency_shm_point();
+
     if (node->next) {
         node->next->prev = node->prev;
     }
@@ -150,6 +158,8 @@ ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_rbtree_delete(&sh->rbtree, &node->node);
     ngx_rbtree_delete(&sh->expire, &node->expire);
+
+    ngx_idempotency_shm_point();
 
     ngx_idempotency_shm_free_answer(ctx, node);
 
@@ -168,6 +178,8 @@ ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
     /* zeroes the key, see ngx_idempotency_shm_restore_node() */
 
     ngx_rbtree_delete(&ctx->sh->expire, &node->expire);
+
+    ngx_idempotency_shm_point();
 
     node->expire.key = due;
     ngx_rbtree_insert(&ctx->sh->expire, &node->expire);

@@ -39,6 +39,11 @@ static ngx_int_t ngx_idempotency_shm_restore_node(
     u_char *bytes, uint64_t now, ngx_uint_t *lost);
 
 
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+ngx_uint_t  ngx_idempotency_shm_kill;
+#endif
+
+
 ngx_int_t
 ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 {
@@ -157,6 +162,8 @@ ngx_idempotency_shm_lock(ngx_idempotency_shm_ctx_t *ctx)
 
     ngx_memory_barrier();
 
+    ngx_idempotency_shm_point();
+
     return NGX_OK;
 }
 
@@ -164,6 +171,8 @@ ngx_idempotency_shm_lock(ngx_idempotency_shm_ctx_t *ctx)
 void
 ngx_idempotency_shm_unlock(ngx_idempotency_shm_ctx_t *ctx)
 {
+    ngx_idempotency_shm_point();
+
     ngx_memory_barrier();
 
     ctx->sh->mark = NGX_IDEMPOTENCY_SHM_CLEAN;
@@ -212,6 +221,8 @@ ngx_idempotency_shm_rebuild(ngx_idempotency_shm_ctx_t *ctx)
     head = *sh;
 
     ngx_slab_init(ctx->shpool);
+
+    ngx_idempotency_shm_point();
 
     if (ngx_slab_alloc_locked(ctx->shpool, ngx_pagesize) != sh) {
         ngx_free(copy.data);

@@ -73,6 +73,27 @@ ngx_int_t ngx_idempotency_shm_lock(ngx_idempotency_shm_ctx_t *ctx);
 
 void ngx_idempotency_shm_unlock(ngx_idempotency_shm_ctx_t *ctx);
 
+/*
+ * A place where a test may have the process die: all of them are inside the
+ * mutex, between two writes to the zone.
+ */
+
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+
+extern ngx_uint_t  ngx_idempotency_shm_kill;
+
+#define ngx_idempotency_shm_point()                                           \
+    if (ngx_idempotency_shm_kill && --ngx_idempotency_shm_kill == 0) {        \
+        (void) kill(ngx_pid, SIGKILL);                                        \
+    }
+
+#else
+
+#define ngx_idempotency_shm_point()
+
+#endif
+
+
 /* initializes the zone or takes over that of the previous configuration */
 ngx_int_t ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data);
 

@@ -1,0 +1,184 @@
+
+/*
+ * Configuration and request context: the types that all HTTP rooms share.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+#include "ngx_http_idempotency_compat.h"
+#include "ngx_idempotency_store.h"
+
+
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF  0
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW  1
+
+#define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY  0
+#define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT  1
+
+/* statuses 0 to 599, a bit each */
+#define NGX_HTTP_IDEMPOTENCY_STATUSES  600
+
+
+typedef struct {
+    u_char                             bits[NGX_HTTP_IDEMPOTENCY_STATUSES / 8];
+} ngx_http_idempotency_statuses_t;
+
+
+typedef struct {
+    ngx_array_t                        stores;  /* ngx_idempotency_store_t * */
+} ngx_http_idempotency_main_conf_t;
+
+
+typedef struct {
+    ngx_idempotency_store_t           *store;          /* NULL: off */
+
+    ngx_http_complex_value_t          *key;
+    ngx_str_t                          key_header;     /* of "$http_NAME" */
+    ngx_http_complex_value_t          *source;
+    ngx_http_complex_value_t          *scope;
+    ngx_uint_t                         methods;
+    ngx_flag_t                         required;
+    ngx_int_t                          max_key;
+
+    ngx_uint_t                         fingerprint;
+    ngx_http_complex_value_t          *fingerprint_with;
+
+    ngx_uint_t                         duplicate;
+    ngx_msec_t                         lease;
+    time_t                             ttl;
+    time_t                             tombstone;
+    ngx_http_idempotency_statuses_t   *final;
+    ngx_http_idempotency_statuses_t   *retryable;
+    size_t                             max_response;
+    ngx_array_t                       *hide_headers;   /* ngx_str_t */
+    ngx_str_t                          describedby;
+    ngx_uint_t                         log_level;
+
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+    ngx_idempotency_store_t           *exercise;
+#endif
+} ngx_http_idempotency_loc_conf_t;
+
+
+/* what became of a request, for $idempotency_result */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_OFF = 0,
+    NGX_HTTP_IDEMPOTENCY_NEW,
+    NGX_HTTP_IDEMPOTENCY_REPLAYED,
+    NGX_HTTP_IDEMPOTENCY_REJECTED,
+    NGX_HTTP_IDEMPOTENCY_IN_PROGRESS,
+    NGX_HTTP_IDEMPOTENCY_MISMATCH,
+    NGX_HTTP_IDEMPOTENCY_MISSING,
+    NGX_HTTP_IDEMPOTENCY_INVALID,
+    NGX_HTTP_IDEMPOTENCY_UNKNOWN,
+    NGX_HTTP_IDEMPOTENCY_EXPIRED,
+    NGX_HTTP_IDEMPOTENCY_BYPASSED,
+    NGX_HTTP_IDEMPOTENCY_STORE_ERROR
+} ngx_http_idempotency_result_e;
+
+
+/*
+ * The request's way, moved by the phase handlers only:
+ *
+ *     NEW -> BODY       the body reader has the request
+ *     BODY -> READY     the body is complete
+ *     READY -> CLAIM    the store is asked
+ *     CLAIM -> OWNED    the claim is ours, content may run
+ *     CLAIM -> REPLAY   the stored answer is the content
+ *     any -> CLOSED     refused or not ours to protect; hands off
+ */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_WAY_NEW = 0,
+    NGX_HTTP_IDEMPOTENCY_WAY_BODY,
+    NGX_HTTP_IDEMPOTENCY_WAY_READY,
+    NGX_HTTP_IDEMPOTENCY_WAY_CLAIM,
+    NGX_HTTP_IDEMPOTENCY_WAY_OWNED,
+    NGX_HTTP_IDEMPOTENCY_WAY_REPLAY,
+    NGX_HTTP_IDEMPOTENCY_WAY_CLOSED
+} ngx_http_idempotency_way_e;
+
+
+/*
+ * The answer's way, moved by the capture filters only:
+ *
+ *     NONE -> COLLECT     the header is held, body bytes are copied
+ *     NONE -> STORE       nothing to collect: the store is told at once
+ *     COLLECT -> STORE    the last byte came, or too many
+ *     STORE -> OPEN       the store has answered: everything flows
+ */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_ANSWER_NONE = 0,
+    NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT,
+    NGX_HTTP_IDEMPOTENCY_ANSWER_STORE,
+    NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN
+} ngx_http_idempotency_answer_e;
+
+
+typedef struct {
+    ngx_http_request_t                *request;
+    ngx_http_idempotency_loc_conf_t   *conf;   /* of the protected location */
+
+    ngx_http_idempotency_way_e         way;
+    ngx_http_idempotency_result_e      result;
+
+    ngx_str_t                          key;
+    ngx_str_t                          source;
+    ngx_str_t                          scope;
+    u_char                             digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char                             owner[NGX_IDEMPOTENCY_OWNER_LEN];
+    u_char                             fingerprint
+                                           [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+
+    ngx_idempotency_op_t              *op;     /* the last one submitted */
+    ngx_idempotency_answer_t          *stored; /* what op brought, decoded */
+    ngx_msec_t                         submitted;
+    ngx_msec_t                         store_time;
+
+    uint64_t                           fence;
+    ngx_uint_t                         attempt;
+    time_t                             created;
+
+    /* the upstream's part, see upstream.c */
+
+    ngx_http_handler_pt                content_handler;
+    ngx_uint_t                         method;     /* to be restored, or 0 */
+
+    /* the answer, see capture.c */
+
+    ngx_http_idempotency_answer_e      answer;
+    ngx_chain_t                       *body;
+    ngx_chain_t                      **last_body;
+    ngx_buf_t                         *tail;   /* being filled */
+    size_t                             body_len;
+    time_t                             ttl;    /* the upstream's word, or 0 */
+
+    unsigned                           wrapped:1;  /* handler is ours ... */
+    unsigned                           ran:1;      /* ... and was called */
+    unsigned                           settled:1;  /* the store was told */
+    unsigned                           cut:1;      /* the answer broke off */
+    unsigned                           complete:1; /* last byte collected */
+    unsigned                           keep:1;     /* head and body */
+} ngx_http_idempotency_ctx_t;
+
+
+extern ngx_module_t  ngx_http_idempotency_module;
+
+
+/*
+ * The store of that name, to be defined by the end of the configuration.
+ * NULL when memory is short.
+ */
+ngx_idempotency_store_t *ngx_http_idempotency_store_get(ngx_conf_t *cf,
+    ngx_str_t *name);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_H_INCLUDED_ */

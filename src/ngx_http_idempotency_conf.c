@@ -1,0 +1,555 @@
+
+/*
+ * The values of directives: parsers that nginx does not have.
+ */
+
+
+#include "ngx_http_idempotency_conf.h"
+#include "ngx_idempotency_shm.h"
+
+
+static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
+    ngx_conf_t *cf, ngx_str_t *text);
+static ngx_int_t ngx_http_idempotency_conf_status_range(ngx_str_t *text,
+    ngx_http_idempotency_statuses_t *statuses);
+
+
+static ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[] = {
+    { ngx_string("GET"), NGX_HTTP_GET },
+    { ngx_string("HEAD"), NGX_HTTP_HEAD },
+    { ngx_string("POST"), NGX_HTTP_POST },
+    { ngx_string("PUT"), NGX_HTTP_PUT },
+    { ngx_string("DELETE"), NGX_HTTP_DELETE },
+    { ngx_string("MKCOL"), NGX_HTTP_MKCOL },
+    { ngx_string("COPY"), NGX_HTTP_COPY },
+    { ngx_string("MOVE"), NGX_HTTP_MOVE },
+    { ngx_string("OPTIONS"), NGX_HTTP_OPTIONS },
+    { ngx_string("PROPFIND"), NGX_HTTP_PROPFIND },
+    { ngx_string("PROPPATCH"), NGX_HTTP_PROPPATCH },
+    { ngx_string("LOCK"), NGX_HTTP_LOCK },
+    { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
+    { ngx_string("PATCH"), NGX_HTTP_PATCH },
+    { ngx_null_string, 0 }
+};
+
+
+ngx_idempotency_store_t *
+ngx_http_idempotency_store_get(ngx_conf_t *cf, ngx_str_t *name)
+{
+    ngx_uint_t                          i;
+    ngx_idempotency_store_t            *store, **stores;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        if (stores[i]->name.len == name->len
+            && ngx_strncmp(stores[i]->name.data, name->data, name->len) == 0)
+        {
+            return stores[i];
+        }
+    }
+
+    store = ngx_pcalloc(cf->pool, sizeof(ngx_idempotency_store_t));
+    if (store == NULL) {
+        return NULL;
+    }
+
+    stores = ngx_array_push(&imcf->stores);
+    if (stores == NULL) {
+        return NULL;
+    }
+
+    *stores = store;
+
+    store->name = *name;
+    store->file = cf->conf_file->file.name.data;
+    store->line = cf->conf_file->line;
+
+    return store;
+}
+
+
+char *
+ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ssize_t                   size;
+    ngx_str_t                *value, s;
+    ngx_idempotency_store_t  *store;
+
+    value = cf->args->elts;
+
+    if (value[1].len == 0
+        || (value[1].len == 3 && ngx_strncmp(value[1].data, "off", 3) == 0))
+    {
+        return "needs a name for the store, and \"off\" is not a name";
+    }
+
+    if (value[2].len < 4 || ngx_strncmp(value[2].data, "shm:", 4) != 0) {
+        return "knows the target \"shm:SIZE\" only, as in \"shm:10m\"";
+    }
+
+    if (cf->args->nelts > 3) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" takes no parameter \"%V\" "
+                           "with the target \"shm:SIZE\"", &value[3]);
+        return NGX_CONF_ERROR;
+    }
+
+    s.data = value[2].data + 4;
+    s.len = value[2].len - 4;
+
+    size = ngx_parse_size(&s);
+
+    if (size == NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid size \"%V\" in \"idempotency_store\", "
+                           "write it as in \"shm:10m\"", &s);
+        return NGX_CONF_ERROR;
+    }
+
+    store = ngx_http_idempotency_store_get(cf, &value[1]);
+    if (store == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (store->submit) {
+        return "is duplicate: a store of this name is defined already";
+    }
+
+    return ngx_idempotency_shm_create(cf, store, size,
+                                      &ngx_http_idempotency_module);
+}
+
+
+char *
+ngx_http_idempotency_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t  *value;
+
+    if (ilcf->store != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (value[1].len == 3 && ngx_strncmp(value[1].data, "off", 3) == 0) {
+        ilcf->store = NULL;
+        return NGX_CONF_OK;
+    }
+
+    ilcf->store = ngx_http_idempotency_store_get(cf, &value[1]);
+
+    return ilcf->store ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/*
+ * A key that is one header is looked up in the header lines themselves, so
+ * that two lines are seen as two, in every version of nginx.
+ */
+
+char *
+ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    char       *rv;
+    u_char      ch;
+    size_t      i;
+    ngx_str_t  *value;
+
+    rv = ngx_http_set_complex_value_slot(cf, cmd, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    value = cf->args->elts;
+
+    if (value[1].len == 0) {
+        return "must not be empty: name a variable, "
+               "such as $http_idempotency_key";
+    }
+
+    if (value[1].len <= sizeof("$http_") - 1
+        || ngx_strncasecmp(value[1].data, (u_char *) "$http_",
+                           sizeof("$http_") - 1) != 0)
+    {
+        return NGX_CONF_OK;
+    }
+
+    for (i = sizeof("$http_") - 1; i < value[1].len; i++) {
+        ch = ngx_tolower(value[1].data[i]);
+
+        if ((ch < 'a' || ch > 'z') && (ch < '0' || ch > '9') && ch != '_') {
+            return NGX_CONF_OK;
+        }
+    }
+
+    ilcf->key_header.len = value[1].len - (sizeof("$http_") - 1);
+    ilcf->key_header.data = value[1].data + sizeof("$http_") - 1;
+
+    ngx_strlow(ilcf->key_header.data, ilcf->key_header.data,
+               ilcf->key_header.len);
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_idempotency_conf_methods(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t           *value;
+    ngx_uint_t           i, m;
+    ngx_conf_bitmask_t  *names;
+
+    if (ilcf->methods) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+    names = ngx_http_idempotency_conf_method_names;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        for (m = 0; names[m].name.len; m++) {
+            if (names[m].name.len == value[i].len
+                && ngx_strcmp(names[m].name.data, value[i].data) == 0)
+            {
+                break;
+            }
+        }
+
+        if (names[m].name.len == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid method \"%V\" in "
+                               "\"idempotency_methods\", methods are written "
+                               "in capitals, as in \"POST PATCH\"", &value[i]);
+            return NGX_CONF_ERROR;
+        }
+
+        ilcf->methods |= names[m].mask;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t   *value, with;
+    ngx_uint_t   i;
+
+    if (ilcf->fingerprint != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "raw") == 0) {
+        ilcf->fingerprint = NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW;
+
+    } else if (ngx_strcmp(value[1].data, "off") == 0) {
+        ilcf->fingerprint = NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF;
+
+    } else {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in "
+                           "\"idempotency_fingerprint\", it must be \"raw\" "
+                           "or \"off\"", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 2; i < cf->args->nelts; i++) {
+
+        if (ngx_strncmp(value[i].data, "with=", 5) != 0
+            || ilcf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\" in "
+                               "\"idempotency_fingerprint\", it takes "
+                               "\"raw with=VALUE\"", &value[i]);
+            return NGX_CONF_ERROR;
+        }
+
+        with.data = value[i].data + 5;
+        with.len = value[i].len - 5;
+
+        if (ilcf->fingerprint_with) {
+            return "has two parameters \"with=\", put both values into one";
+        }
+
+        ilcf->fingerprint_with = ngx_http_idempotency_conf_compile(cf, &with);
+        if (ilcf->fingerprint_with == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t  *value, s;
+
+    if (ilcf->ttl != NGX_CONF_UNSET) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    ilcf->ttl = ngx_parse_time(&value[1], 1);
+
+    if (ilcf->ttl == (time_t) NGX_ERROR || ilcf->ttl == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid time \"%V\" in \"idempotency_ttl\", it "
+                           "must be a second at least, as in \"24h\"",
+                           &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    ilcf->tombstone = 0;
+
+    if (cf->args->nelts == 2) {
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strncmp(value[2].data, "tombstone=", 10) != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" in \"idempotency_ttl\", "
+                           "it takes \"tombstone=TIME\"", &value[2]);
+        return NGX_CONF_ERROR;
+    }
+
+    s.data = value[2].data + 10;
+    s.len = value[2].len - 10;
+
+    ilcf->tombstone = ngx_parse_time(&s, 1);
+
+    if (ilcf->tombstone == (time_t) NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid time \"%V\" in \"idempotency_ttl\", write "
+                           "it as in \"tombstone=30d\"", &s);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_idempotency_conf_statuses(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    char  *p = conf;
+
+    ngx_str_t                         *value;
+    ngx_uint_t                         i;
+    ngx_http_idempotency_statuses_t  **statuses;
+
+    statuses = (ngx_http_idempotency_statuses_t **) (p + cmd->offset);
+
+    if (*statuses != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    *statuses = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_statuses_t));
+    if (*statuses == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_http_idempotency_conf_status_range(&value[i], *statuses)
+            != NGX_OK)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid status \"%V\" in \"%V\", it must be "
+                               "a code from 200 to 599, or a range such as "
+                               "\"500-599\"", &value[i], &cmd->name);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_conf_status_range(ngx_str_t *text,
+    ngx_http_idempotency_statuses_t *statuses)
+{
+    u_char     *dash, *last;
+    ngx_int_t   from, to;
+
+    last = text->data + text->len;
+    dash = ngx_strlchr(text->data, last, '-');
+
+    from = ngx_atoi(text->data, (dash ? dash : last) - text->data);
+    to = dash ? ngx_atoi(dash + 1, last - dash - 1) : from;
+
+    if (from < 200 || to < from || to >= NGX_HTTP_IDEMPOTENCY_STATUSES) {
+        return NGX_ERROR;
+    }
+
+    while (from <= to) {
+        statuses->bits[from / 8] |= (u_char) (1 << from % 8);
+        from++;
+    }
+
+    return NGX_OK;
+}
+
+
+char *
+ngx_http_idempotency_conf_hide_header(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t   *value, *name;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    if (ilcf->hide_headers == NGX_CONF_UNSET_PTR) {
+        ilcf->hide_headers = ngx_array_create(cf->pool, 4, sizeof(ngx_str_t));
+        if (ilcf->hide_headers == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (value[i].len == 0) {
+            return "has an empty header name";
+        }
+
+        name = ngx_array_push(ilcf->hide_headers);
+        if (name == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *name = value[i];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* the URL becomes part of a header line and of a JSON string */
+
+char *
+ngx_http_idempotency_conf_describedby(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    size_t      i;
+    u_char      ch;
+    ngx_str_t  *value;
+
+    if (ilcf->describedby.data) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    for (i = 0; i < value[1].len; i++) {
+        ch = value[1].data[i];
+
+        if (ch <= 0x20 || ch >= 0x7f || ch == '"' || ch == '\\'
+            || ch == '<' || ch == '>')
+        {
+            return "must be a URL without spaces, quotes and angle brackets";
+        }
+    }
+
+    ilcf->describedby = value[1];
+
+    return NGX_CONF_OK;
+}
+
+
+ngx_http_complex_value_t *
+ngx_http_idempotency_conf_value(ngx_conf_t *cf, char *text)
+{
+    ngx_str_t  s;
+
+    /* the compiler writes into what it compiles */
+
+    s.len = ngx_strlen(text);
+    s.data = ngx_pnalloc(cf->pool, s.len + 1);
+    if (s.data == NULL) {
+        return NULL;
+    }
+
+    ngx_memcpy(s.data, text, s.len + 1);
+
+    return ngx_http_idempotency_conf_compile(cf, &s);
+}
+
+
+static ngx_http_complex_value_t *
+ngx_http_idempotency_conf_compile(ngx_conf_t *cf, ngx_str_t *text)
+{
+    ngx_http_complex_value_t          *value;
+    ngx_http_compile_complex_value_t   ccv;
+
+    value = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
+    if (value == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
+
+    ccv.cf = cf;
+    ccv.value = text;
+    ccv.complex_value = value;
+
+    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
+        return NULL;
+    }
+
+    return value;
+}
+
+
+ngx_http_idempotency_statuses_t *
+ngx_http_idempotency_conf_status_list(ngx_conf_t *cf, ngx_str_t *list,
+    ngx_uint_t n)
+{
+    ngx_uint_t                        i;
+    ngx_http_idempotency_statuses_t  *statuses;
+
+    statuses = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_statuses_t));
+    if (statuses == NULL) {
+        return NULL;
+    }
+
+    for (i = 0; i < n; i++) {
+        (void) ngx_http_idempotency_conf_status_range(&list[i], statuses);
+    }
+
+    return statuses;
+}

@@ -1,0 +1,426 @@
+
+/*
+ * The answer that a request collects: its bytes, and what is kept of them.
+ */
+
+
+#include "ngx_http_idempotency_answer.h"
+#include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_upstream.h"
+
+
+#define NGX_HTTP_IDEMPOTENCY_ANSWER_BUF  4096
+
+
+static ngx_int_t ngx_http_idempotency_answer_append(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, u_char *data, size_t len);
+static ngx_buf_t *ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, size_t len);
+static ngx_int_t ngx_http_idempotency_answer_end(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_list_t *list, ngx_array_t *fields);
+static ngx_uint_t ngx_http_idempotency_answer_hidden(
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);
+
+
+ngx_http_idempotency_word_e
+ngx_http_idempotency_answer_word(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_str_t                    *value;
+    ngx_uint_t                    i;
+    ngx_list_part_t              *part;
+    ngx_table_elt_t              *h;
+    ngx_http_idempotency_word_e   word;
+
+    static ngx_str_t  name = ngx_string("X-Accel-Idempotency");
+
+    value = ngx_http_idempotency_upstream_header(r, &name);
+
+    part = &r->headers_out.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash && ngx_http_idempotency_header_is(&h[i].key, &name)) {
+            h[i].hash = 0;
+
+            if (value == NULL) {
+                value = &h[i].value;
+            }
+        }
+    }
+
+    if (value == NULL) {
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
+    word = ngx_http_idempotency_policy_word(value, &ctx->ttl);
+
+    if (word == NGX_HTTP_IDEMPOTENCY_WORD_NONE) {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "upstream sent an invalid \"%V: %V\", it must be "
+                      "\"final\", \"release\" or \"unknown\", with "
+                      "\"; ttl=SECONDS\" at most", &name, value);
+    }
+
+    return word;
+}
+
+
+/* An upgraded connection or a stream of events never ends as an answer does. */
+
+ngx_uint_t
+ngx_http_idempotency_answer_storable(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    static ngx_str_t  stream = ngx_string("text/event-stream");
+
+    if (r->headers_out.status < NGX_HTTP_OK || r->subrequest_ranges) {
+        return 0;
+    }
+
+    if (r->headers_out.content_length_n > (off_t) ctx->conf->max_response) {
+        return 0;
+    }
+
+    return r->headers_out.content_type.len < stream.len
+           || ngx_strncasecmp(r->headers_out.content_type.data, stream.data,
+                              stream.len)
+              != 0;
+}
+
+
+void
+ngx_http_idempotency_answer_reset(ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->body = NULL;
+    ctx->last_body = &ctx->body;
+    ctx->tail = NULL;
+    ctx->body_len = 0;
+    ctx->ttl = 0;
+    ctx->keep = 0;
+    ctx->complete = 0;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_answer_collect(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t **in)
+{
+    size_t        size;
+    ngx_buf_t    *b;
+    ngx_uint_t    last;
+    ngx_chain_t  *cl;
+
+    last = 0;
+
+    for (cl = *in; cl; cl = cl->next) {
+        b = cl->buf;
+
+        if (ngx_buf_in_memory(b)) {
+            size = b->last - b->pos;
+
+            if (size > ctx->conf->max_response - ctx->body_len) {
+                *in = cl;
+                return NGX_DECLINED;
+            }
+
+            if (ngx_http_idempotency_answer_append(r, ctx, b->pos, size)
+                != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            b->pos = b->last;
+
+            if (b->in_file) {
+                b->file_pos = b->file_last;
+            }
+
+        } else if (b->in_file) {
+
+            /* the copy filter was asked to bring everything into memory */
+
+            *in = cl;
+            return NGX_DECLINED;
+        }
+
+        last |= b->last_buf;
+    }
+
+    if (!last) {
+        return NGX_AGAIN;
+    }
+
+    return ngx_http_idempotency_answer_end(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_answer_append(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, u_char *data, size_t len)
+{
+    size_t      n;
+    ngx_buf_t  *b;
+
+    b = ctx->tail;
+
+    while (len) {
+
+        if (b == NULL || b->last == b->end) {
+            b = ngx_http_idempotency_answer_buf(r, ctx, len);
+            if (b == NULL) {
+                return NGX_ERROR;
+            }
+        }
+
+        n = ngx_min(len, (size_t) (b->end - b->last));
+
+        b->last = ngx_cpymem(b->last, data, n);
+
+        data += n;
+        len -= n;
+        ctx->body_len += n;
+    }
+
+    return NGX_OK;
+}
+
+
+/* the whole of an announced length at once, else twice as much each time */
+
+static ngx_buf_t *
+ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, size_t len)
+{
+    off_t         announced;
+    size_t        size;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    announced = r->headers_out.content_length_n;
+
+    if (announced > (off_t) ctx->body_len) {
+        size = (size_t) announced - ctx->body_len;
+
+    } else {
+        size = ngx_max(ctx->body_len, NGX_HTTP_IDEMPOTENCY_ANSWER_BUF);
+        size = ngx_max(size, len);
+    }
+
+    b = ngx_create_temp_buf(r->pool, size);
+    if (b == NULL) {
+        return NULL;
+    }
+
+    cl = ngx_alloc_chain_link(r->pool);
+    if (cl == NULL) {
+        return NULL;
+    }
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    *ctx->last_body = cl;
+    ctx->last_body = &cl->next;
+    ctx->tail = b;
+
+    return b;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_answer_end(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = ctx->tail;
+
+    if (b == NULL) {
+        b = ngx_calloc_buf(r->pool);
+        if (b == NULL) {
+            return NGX_ERROR;
+        }
+
+        cl = ngx_alloc_chain_link(r->pool);
+        if (cl == NULL) {
+            return NGX_ERROR;
+        }
+
+        cl->buf = b;
+        cl->next = NULL;
+
+        *ctx->last_body = cl;
+        ctx->last_body = &cl->next;
+        ctx->tail = b;
+    }
+
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    ctx->complete = 1;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_answer_keep(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in)
+{
+    return ngx_chain_add_copy(r->pool, &ctx->body, in);
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_answer_is_whole(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (r->headers_out.content_length_n == -1
+        || r->headers_out.status == NGX_HTTP_NO_CONTENT
+        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED)
+    {
+        return 1;
+    }
+
+    return r->headers_out.content_length_n == (off_t) ctx->body_len;
+}
+
+
+void
+ngx_http_idempotency_answer_announce(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (r->headers_out.content_length_n != -1
+        || r->headers_out.trailers.part.nelts
+        || r->expect_trailers
+        || r->headers_out.status == NGX_HTTP_NO_CONTENT
+        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED)
+    {
+        return;
+    }
+
+    r->headers_out.content_length_n = ctx->body_len;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_answer_encode(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *head)
+{
+    ngx_idempotency_answer_t  answer;
+
+    if (ctx->complete) {
+        ngx_http_idempotency_answer_announce(r, ctx);
+    }
+
+    answer.status = r->headers_out.status;
+    answer.status_line = r->headers_out.status_line;
+    answer.content_type = r->headers_out.content_type;
+    answer.content_length = r->headers_out.content_length_n;
+    answer.last_modified = r->headers_out.last_modified_time;
+
+    /* a charset within the type is found there again */
+
+    if (r->headers_out.content_type_len == r->headers_out.content_type.len) {
+        answer.charset = r->headers_out.charset;
+
+    } else {
+        ngx_str_null(&answer.charset);
+    }
+
+    if (ngx_http_idempotency_answer_fields(r, ctx, &r->headers_out.headers,
+                                           &answer.headers)
+        != NGX_OK
+        || ngx_http_idempotency_answer_fields(r, ctx,
+                                              &r->headers_out.trailers,
+                                              &answer.trailers)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_idempotency_record_encode_head(r->pool, &answer, head);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_list_t *list, ngx_array_t *fields)
+{
+    ngx_uint_t                i;
+    ngx_list_part_t          *part;
+    ngx_table_elt_t          *h;
+    ngx_idempotency_field_t  *field;
+
+    if (ngx_array_init(fields, r->pool, 8, sizeof(ngx_idempotency_field_t))
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    part = &list->part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash == 0
+            || ngx_http_idempotency_answer_hidden(ctx, &h[i].key))
+        {
+            continue;
+        }
+
+        field = ngx_array_push(fields);
+        if (field == NULL) {
+            return NGX_ERROR;
+        }
+
+        field->name = h[i].key;
+        field->value = h[i].value;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_answer_hidden(ngx_http_idempotency_ctx_t *ctx,
+    ngx_str_t *name)
+{
+    ngx_str_t   *hidden;
+    ngx_uint_t   i;
+
+    hidden = ctx->conf->hide_headers->elts;
+
+    for (i = 0; i < ctx->conf->hide_headers->nelts; i++) {
+        if (ngx_http_idempotency_header_is(name, &hidden[i])) {
+            return 1;
+        }
+    }
+
+    return 0;
+}

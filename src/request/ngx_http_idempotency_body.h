@@ -1,0 +1,27 @@
+
+/*
+ * One reader of the request body, in memory and in its temporary file.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_BODY_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_BODY_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+typedef ngx_int_t (*ngx_http_idempotency_body_pt)(const u_char *data,
+    size_t len);
+
+
+/*
+ * Gives the whole body, which must have been read, to "handler" in pieces.
+ * Returns NGX_OK, or NGX_ERROR when the file cannot be read or the handler
+ * says so.
+ */
+ngx_int_t ngx_http_idempotency_body_read(ngx_http_request_t *r,
+    ngx_http_idempotency_body_pt handler);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_BODY_H_INCLUDED_ */

@@ -1,0 +1,379 @@
+
+/*
+ * Header and body filter: hold, collect, complete, let go.
+ */
+
+
+#include "ngx_http_idempotency_capture.h"
+#include "ngx_http_idempotency_answer.h"
+#include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_replay.h"
+#include "ngx_http_idempotency_upstream.h"
+
+
+static ngx_int_t ngx_http_idempotency_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_idempotency_op_e ngx_http_idempotency_capture_decide(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in);
+static ngx_int_t ngx_http_idempotency_capture_store(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
+static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+void
+ngx_http_idempotency_capture_init(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_idempotency_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_idempotency_body_filter;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_header_filter(ngx_http_request_t *r)
+{
+    ngx_idempotency_op_e         type;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    if (r != r->main) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx == NULL
+        || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED
+        || ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN)
+    {
+        return ngx_http_next_header_filter(r);
+    }
+
+    if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_STORE) {
+
+        /* the answer is on its way to the store, no other one counts */
+
+        return NGX_OK;
+    }
+
+    /* an error after a header that was held brings a second header */
+
+    ngx_http_idempotency_answer_reset(ctx);
+
+    ngx_http_idempotency_upstream_restore(r, ctx);
+
+    type = ngx_http_idempotency_capture_decide(r, ctx);
+
+    if (type != NGX_IDEMPOTENCY_COMPLETE
+        || !ngx_http_idempotency_answer_storable(r, ctx))
+    {
+        return ngx_http_idempotency_capture_store(r, ctx, type);
+    }
+
+    ctx->keep = 1;
+    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT;
+
+    r->filter_need_in_memory = 1;
+    r->allow_ranges = 0;
+
+    if (r->method == NGX_HTTP_HEAD || r->header_only) {
+
+        /* no body will come: ngx_http_header_filter() would say so later */
+
+        r->header_only = 1;
+
+        return ngx_http_idempotency_capture_store(r, ctx, type);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_idempotency_op_e
+ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_e          type;
+    ngx_http_idempotency_facts_t  facts;
+
+    static ngx_str_t  same_key = ngx_string("same-key");
+
+    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
+
+    /* what the client sees is kept, what the upstream said decides */
+
+    if (facts.status == 0) {
+        facts.status = r->headers_out.status;
+    }
+
+    facts.word = ngx_http_idempotency_answer_word(r, ctx);
+
+    type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
+                                               ctx->conf->retryable);
+
+    if (type == NGX_IDEMPOTENCY_COMPLETE) {
+        return type;
+    }
+
+    ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                  "idempotency record \"%*xs\" is %s, status %ui",
+                  (size_t) 8, ctx->digest,
+                  type == NGX_IDEMPOTENCY_RELEASE ? "released" : "unknown",
+                  r->headers_out.status);
+
+    if (facts.upstream && !facts.answered) {
+
+        /* an error of nginx's own: another key might execute twice */
+
+        (void) ngx_http_idempotency_problem_retry(r, &same_key);
+    }
+
+    return type;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    if (r != r->main) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_idempotency_module);
+
+    if (ctx == NULL) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    switch (ctx->answer) {
+
+    case NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT:
+        return ngx_http_idempotency_capture_collect(r, ctx, in);
+
+    case NGX_HTTP_IDEMPOTENCY_ANSWER_STORE:
+
+        /* what comes meanwhile stays with its sender, as for a slow client */
+
+        if (in && !ctx->complete
+            && ngx_http_idempotency_answer_keep(r, ctx, in) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (ctx->op->pending) {
+            r->buffered |= NGX_HTTP_IDEMPOTENCY_BUFFERED;
+            return NGX_AGAIN;
+        }
+
+        return ngx_http_idempotency_capture_open(r, ctx);
+
+    default: /* NONE, OPEN */
+        return ngx_http_next_body_filter(r, in);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in)
+{
+    switch (ngx_http_idempotency_answer_collect(r, ctx, &in)) {
+
+    case NGX_OK:
+
+        if (!ngx_http_idempotency_answer_is_whole(r, ctx)) {
+            break;
+        }
+
+        return ngx_http_idempotency_capture_store(r, ctx,
+                                                  NGX_IDEMPOTENCY_COMPLETE);
+
+    case NGX_AGAIN:
+
+        if (in == NULL || !ngx_http_idempotency_upstream_cut(r)) {
+            return NGX_OK;
+        }
+
+        break;
+
+    case NGX_DECLINED:
+
+        /* too large: executed, but the answer is not kept */
+
+        ctx->keep = 0;
+
+        if (ngx_http_idempotency_answer_keep(r, ctx, in) != NGX_OK) {
+            break;
+        }
+
+        return ngx_http_idempotency_capture_store(r, ctx,
+                                                  NGX_IDEMPOTENCY_COMPLETE);
+
+    default: /* NGX_ERROR */
+        break;
+    }
+
+    /* the answer broke off */
+
+    ctx->keep = 0;
+    ctx->cut = 1;
+
+    return ngx_http_idempotency_capture_store(r, ctx,
+                                              NGX_IDEMPOTENCY_MARK_UNKNOWN);
+}
+
+
+/*
+ * Tells the store.  The answer is let go when the store has acknowledged, or
+ * when it cannot: then the client still gets what the upstream said.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_capture_store(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_STORE;
+
+    op = ngx_http_idempotency_context_op(ctx, type);
+
+    if (op == NULL) {
+        return ngx_http_idempotency_capture_open(r, ctx);
+    }
+
+    op->status = r->headers_out.status;
+
+    if (ctx->keep
+        && ngx_http_idempotency_answer_encode(r, ctx, &op->head) == NGX_OK)
+    {
+        op->keep = 1;
+        op->body = ctx->body;
+        op->body_len = ctx->body_len;
+    }
+
+    ctx->settled = 1;
+
+    rc = ngx_http_idempotency_context_submit(ctx);
+
+    if (rc == NGX_AGAIN) {
+        r->buffered |= NGX_HTTP_IDEMPOTENCY_BUFFERED;
+        return NGX_AGAIN;
+    }
+
+    return ngx_http_idempotency_capture_open(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_capture_open(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    op = ctx->op;
+
+    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN;
+    r->buffered &= ~NGX_HTTP_IDEMPOTENCY_BUFFERED;
+
+    if (op == NULL || op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "idempotency store did not take what became of record "
+                      "\"%*xs\"", (size_t) 8, ctx->digest);
+
+    } else if (op->result == NGX_IDEMPOTENCY_REFUSED
+               && op->type == NGX_IDEMPOTENCY_COMPLETE)
+    {
+        return ngx_http_idempotency_capture_refused(r, ctx);
+    }
+
+    if (ctx->cut) {
+        return ngx_http_filter_finalize_request(r,
+                                                &ngx_http_idempotency_module,
+                                                NGX_HTTP_BAD_GATEWAY);
+    }
+
+    if (ctx->complete) {
+        ngx_http_idempotency_answer_announce(r, ctx);
+    }
+
+    rc = ngx_http_next_header_filter(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only
+        || ctx->body == NULL)
+    {
+        return rc;
+    }
+
+    /* even if the header could not leave at once */
+
+    return ngx_http_next_body_filter(r, ctx->body);
+}
+
+
+/*
+ * Somebody else owns the record now: what it says is the answer, not what we
+ * have got.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                       rc;
+    ngx_chain_t                     out;
+    ngx_http_idempotency_verdict_e  verdict;
+
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "idempotency record \"%*xs\" was settled by somebody else, "
+                  "the answer of this request is dropped",
+                  (size_t) 8, ctx->digest);
+
+    ngx_http_clean_header(r);
+
+    verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record, NULL,
+                                                    ctx->conf->duplicate);
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_REPLAY
+        && ngx_http_idempotency_replay_decode(r, ctx) == NGX_OK)
+    {
+        rc = ngx_http_idempotency_replay_fill(r, ctx, &out);
+
+    } else {
+        if (verdict == NGX_HTTP_IDEMPOTENCY_REPLAY
+            || ctx->op->record.state == NGX_IDEMPOTENCY_NONE)
+        {
+            verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
+        }
+
+        rc = ngx_http_idempotency_problem_fill(r, ctx, verdict, &out);
+    }
+
+    if (rc != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_next_header_filter(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    return ngx_http_next_body_filter(r, &out);
+}

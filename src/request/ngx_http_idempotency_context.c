@@ -1,0 +1,205 @@
+
+/*
+ * The request's context: create, find again after redirects, settle at the
+ * end.
+ */
+
+
+#include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_policy.h"
+#include "ngx_http_idempotency_upstream.h"
+
+
+static void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
+static void ngx_http_idempotency_context_cleanup(void *data);
+static void ngx_http_idempotency_context_abandon(
+    ngx_http_idempotency_ctx_t *ctx);
+
+
+ngx_http_idempotency_ctx_t *
+ngx_http_idempotency_context_create(ngx_http_request_t *r,
+    ngx_http_idempotency_loc_conf_t *ilcf)
+{
+    ngx_pool_cleanup_t          *cln;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_idempotency_ctx_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    ctx = cln->data;
+
+    ngx_memzero(ctx, sizeof(ngx_http_idempotency_ctx_t));
+
+    ctx->request = r;
+    ctx->conf = ilcf;
+    ctx->last_body = &ctx->body;
+
+    cln->handler = ngx_http_idempotency_context_cleanup;
+
+    ngx_http_set_ctx(r, ctx, ngx_http_idempotency_module);
+
+    return ctx;
+}
+
+
+ngx_http_idempotency_ctx_t *
+ngx_http_idempotency_context_get(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t          *cln;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_idempotency_module);
+
+    if (ctx || (!r->internal && !r->filter_finalize)) {
+        return ctx;
+    }
+
+    /*
+     * ngx_http_internal_redirect(), ngx_http_named_location() and
+     * ngx_http_filter_finalize_request() have cleared the contexts
+     */
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        if (cln->handler == ngx_http_idempotency_context_cleanup) {
+            ctx = cln->data;
+            ngx_http_set_ctx(r, ctx, ngx_http_idempotency_module);
+            return ctx;
+        }
+    }
+
+    return NULL;
+}
+
+
+ngx_idempotency_op_t *
+ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
+    ngx_idempotency_op_e type)
+{
+    ngx_idempotency_op_t  *op;
+
+    if (ctx->op) {
+        ngx_idempotency_op_drop(ctx->op);
+    }
+
+    op = ngx_idempotency_op_create(ctx->conf->store, type);
+
+    ctx->op = op;
+
+    if (op == NULL) {
+        return NULL;
+    }
+
+    ngx_memcpy(op->digest, ctx->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(op->owner, ctx->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+    ngx_memcpy(op->fingerprint, ctx->fingerprint,
+               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+
+    op->lease = ctx->conf->lease;
+    op->ttl = ctx->ttl ? ctx->ttl : ctx->conf->ttl;
+    op->tombstone = ctx->conf->tombstone;
+
+    op->handler = ngx_http_idempotency_context_wake;
+    op->data = ctx;
+
+    return op;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    ctx->submitted = ngx_current_msec;
+
+    rc = ngx_idempotency_op_submit(ctx->op);
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "idempotency store op:%d rc:%i result:%d",
+                   ctx->op->type, rc, ctx->op->result);
+
+    return rc;
+}
+
+
+static void
+ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
+{
+    ngx_connection_t            *c;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = op->data;
+    c = ctx->request->connection;
+
+    ctx->store_time += ngx_current_msec - ctx->submitted;
+
+    /* ngx_http_request_handler() goes on with the phases or the writer */
+
+    ngx_post_event(c->write, &ngx_posted_events);
+}
+
+
+/*
+ * The request's memory is still there, its connection may be gone.  The
+ * upstream has been finalized before, so the bytes sent are known.
+ */
+
+static void
+ngx_http_idempotency_context_cleanup(void *data)
+{
+    ngx_http_idempotency_ctx_t *ctx = data;
+
+    if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_OWNED && !ctx->settled) {
+        ngx_http_idempotency_context_abandon(ctx);
+    }
+
+    if (ctx->op) {
+        ngx_idempotency_op_drop(ctx->op);
+    }
+}
+
+
+static void
+ngx_http_idempotency_context_abandon(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_uint_t                     level;
+    ngx_idempotency_op_e           type;
+    ngx_idempotency_op_t          *op;
+    ngx_http_idempotency_facts_t   facts;
+
+    ngx_http_idempotency_upstream_facts(ctx->request, ctx, &facts);
+
+    if (facts.answered) {
+
+        /* it broke off before its last byte was collected */
+
+        type = NGX_IDEMPOTENCY_MARK_UNKNOWN;
+
+    } else {
+        type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
+                                                   ctx->conf->retryable);
+    }
+
+    op = ngx_http_idempotency_context_op(ctx, type);
+
+    if (op == NULL) {
+        rc = NGX_ERROR;
+
+    } else {
+        op->handler = NULL;
+        rc = ngx_idempotency_op_submit(op);
+    }
+
+    level = (rc == NGX_ERROR) ? NGX_LOG_ERR : ctx->conf->log_level;
+
+    ngx_log_error(level, ngx_cycle->log, 0,
+                  "idempotency request ended without an answer, record "
+                  "\"%*xs\" is %s%s", (size_t) 8, ctx->digest,
+                  type == NGX_IDEMPOTENCY_RELEASE ? "released"
+                                                  : "unknown",
+                  rc == NGX_ERROR ? " once its lease is over" : "");
+}

@@ -1,0 +1,40 @@
+
+/*
+ * The request's context: create, find again after redirects, settle at the end.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_CONTEXT_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_CONTEXT_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+/*
+ * A context for a main request, found again after internal redirects, which
+ * clear the module contexts.  NULL when memory is short.  When the request
+ * ends, whatever its claim still owes the store is settled.
+ */
+ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_create(
+    ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
+
+/* The context of a main request, or NULL. */
+ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_get(
+    ngx_http_request_t *r);
+
+/*
+ * Makes the next operation of the request ctx->op: what the record is, who
+ * owns it and how long it is kept are filled in.  NULL when memory is short.
+ */
+ngx_idempotency_op_t *ngx_http_idempotency_context_op(
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
+
+/*
+ * Submits ctx->op.  As ngx_idempotency_op_submit(); with NGX_AGAIN the
+ * request is woken by its write event.
+ */
+ngx_int_t ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_CONTEXT_H_INCLUDED_ */

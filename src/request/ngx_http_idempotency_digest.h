@@ -1,0 +1,29 @@
+
+/*
+ * SHA-256 over parts that cannot run into each other.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_DIGEST_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_DIGEST_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+/*
+ * One digest at a time per worker: start, any number of add and add_part,
+ * finish, with nothing else in between.  Each returns NGX_OK, or NGX_ERROR
+ * when libcrypto fails, which is logged.
+ */
+ngx_int_t ngx_http_idempotency_digest_start(ngx_log_t *log);
+ngx_int_t ngx_http_idempotency_digest_add(const u_char *data, size_t len);
+
+/* adds the length first: ("a", "bc") and ("ab", "c") differ */
+ngx_int_t ngx_http_idempotency_digest_add_part(const ngx_str_t *part);
+
+/* writes 32 bytes */
+ngx_int_t ngx_http_idempotency_digest_finish(u_char *digest);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_DIGEST_H_INCLUDED_ */

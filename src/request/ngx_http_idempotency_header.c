@@ -1,0 +1,36 @@
+
+/*
+ * A header line added to an answer.
+ */
+
+
+#include "ngx_http_idempotency_header.h"
+
+
+ngx_table_elt_t *
+ngx_http_idempotency_header_add(ngx_list_t *list, ngx_str_t *name,
+    ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(list);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    h->hash = 1;
+    h->key = *name;
+    h->value = *value;
+    h->lowcase_key = NULL;
+    ngx_http_idempotency_unlink_header(h);
+
+    return h;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name)
+{
+    return key->len == name->len
+           && ngx_strncasecmp(key->data, name->data, name->len) == 0;
+}

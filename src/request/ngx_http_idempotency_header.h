@@ -1,0 +1,25 @@
+
+/*
+ * A header line added to an answer.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_HEADER_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_HEADER_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+/*
+ * Adds a line to a list of headers or trailers; nothing is copied.  NULL
+ * when memory is short.
+ */
+ngx_table_elt_t *ngx_http_idempotency_header_add(ngx_list_t *list,
+    ngx_str_t *name, ngx_str_t *value);
+
+/* Is this header of that name? */
+ngx_uint_t ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_HEADER_H_INCLUDED_ */

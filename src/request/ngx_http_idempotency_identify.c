@@ -1,0 +1,253 @@
+
+/*
+ * Key, source and scope: find, check, name the record.
+ */
+
+
+#include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_digest.h"
+
+
+static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
+    ngx_str_t *name, ngx_str_t *value);
+static ngx_int_t ngx_http_idempotency_identify_parse(ngx_pool_t *pool,
+    ngx_str_t *value, size_t max, ngx_str_t *key);
+static ngx_int_t ngx_http_idempotency_identify_unquote(ngx_pool_t *pool,
+    ngx_str_t *value, ngx_str_t *key);
+
+
+ngx_int_t
+ngx_http_idempotency_identify_header(ngx_http_request_t *r,
+    ngx_http_idempotency_loc_conf_t *ilcf)
+{
+    ngx_int_t  rc;
+    ngx_str_t  value, key;
+
+    if (ilcf->key_header.len == 0) {
+        return NGX_OK;
+    }
+
+    rc = ngx_http_idempotency_identify_find(r, &ilcf->key_header, &value);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    return ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
+                                               &key);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_identify_key(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                         rc;
+    ngx_str_t                         value;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+
+    ilcf = ctx->conf;
+
+    if (ilcf->key_header.len) {
+        rc = ngx_http_idempotency_identify_find(r, &ilcf->key_header, &value);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+    } else {
+        if (ngx_http_complex_value(r, ilcf->key, &value) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (value.len == 0) {
+            return NGX_DECLINED;
+        }
+    }
+
+    return ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
+                                               &ctx->key);
+}
+
+
+/*
+ * Compares as $http_NAME does: case does not matter and "_" stands for "-".
+ * A second line of that name makes the key ambiguous.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_identify_find(ngx_http_request_t *r, ngx_str_t *name,
+    ngx_str_t *value)
+{
+    u_char            ch;
+    size_t            n;
+    ngx_uint_t        i, found;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    found = 0;
+    part = &r->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len != name->len) {
+            continue;
+        }
+
+        for (n = 0; n < name->len; n++) {
+            ch = h[i].lowcase_key[n];
+
+            if ((ch == '-' ? '_' : ch) != name->data[n]) {
+                break;
+            }
+        }
+
+        if (n < name->len) {
+            continue;
+        }
+
+        if (found++) {
+            return NGX_ABORT;
+        }
+
+        *value = h[i].value;
+    }
+
+    return found ? NGX_OK : NGX_DECLINED;
+}
+
+
+/* A key is visible ASCII, or a quoted string of RFC 9651 without parameters. */
+
+static ngx_int_t
+ngx_http_idempotency_identify_parse(ngx_pool_t *pool, ngx_str_t *value,
+    size_t max, ngx_str_t *key)
+{
+    size_t     i;
+    ngx_int_t  rc;
+
+    if (value->len == 0) {
+        return NGX_ABORT;
+    }
+
+    if (value->data[0] == '"') {
+        rc = ngx_http_idempotency_identify_unquote(pool, value, key);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+    } else {
+        for (i = 0; i < value->len; i++) {
+            if (value->data[i] <= 0x20 || value->data[i] >= 0x7f) {
+                return NGX_ABORT;
+            }
+        }
+
+        *key = *value;
+    }
+
+    if (key->len == 0 || key->len > max) {
+        return NGX_ABORT;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_identify_unquote(ngx_pool_t *pool, ngx_str_t *value,
+    ngx_str_t *key)
+{
+    u_char  *p, *last, *dst;
+
+    dst = ngx_pnalloc(pool, value->len);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    key->data = dst;
+
+    p = value->data + 1;
+    last = value->data + value->len;
+
+    for ( ;; ) {
+
+        if (p == last || *p < 0x20 || *p >= 0x7f) {
+            return NGX_ABORT;
+        }
+
+        if (*p == '"') {
+            break;
+        }
+
+        if (*p == '\\') {
+            p++;
+
+            if (p == last || (*p != '"' && *p != '\\')) {
+                return NGX_ABORT;
+            }
+        }
+
+        *dst++ = *p++;
+    }
+
+    if (p + 1 != last) {
+        return NGX_ABORT;
+    }
+
+    key->len = dst - key->data;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_identify_record(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    static ngx_str_t  record = ngx_string("idempotency record 1");
+
+    if (ctx->conf->source == NULL) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_complex_value(r, ctx->conf->source, &ctx->source) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (ctx->source.len == 0) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_complex_value(r, ctx->conf->scope, &ctx->scope) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_identify_digest(r, ctx, &record, ctx->digest);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *purpose, u_char *digest)
+{
+    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(purpose) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&ctx->scope) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&ctx->source) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&ctx->key) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_digest_finish(digest);
+}

@@ -1,0 +1,210 @@
+
+/*
+ * The rules of the product: values in, decision out.
+ */
+
+
+#include "ngx_http_idempotency_policy.h"
+
+
+static ngx_uint_t ngx_http_idempotency_policy_listed(
+    const ngx_http_idempotency_statuses_t *statuses, ngx_uint_t status);
+static ngx_uint_t ngx_http_idempotency_policy_equal(const u_char *one,
+    const u_char *two);
+
+
+ngx_http_idempotency_verdict_e
+ngx_http_idempotency_policy_duplicate(const ngx_idempotency_record_t *record,
+    const u_char *fingerprint, ngx_uint_t duplicate)
+{
+    if (fingerprint
+        && !ngx_http_idempotency_policy_equal(record->fingerprint,
+                                              fingerprint))
+    {
+        return NGX_HTTP_IDEMPOTENCY_KEY_REUSED;
+    }
+
+    switch (record->state) {
+
+    case NGX_IDEMPOTENCY_EXECUTING:
+        return NGX_HTTP_IDEMPOTENCY_RUNNING;
+
+    case NGX_IDEMPOTENCY_UNKNOWN:
+        return NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
+
+    case NGX_IDEMPOTENCY_TOMBSTONE:
+        return NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED;
+
+    case NGX_IDEMPOTENCY_DONE:
+        break;
+
+    default:
+
+        /* a store does not refuse a claim for these */
+
+        return NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE;
+    }
+
+    if (duplicate == NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT) {
+        return NGX_HTTP_IDEMPOTENCY_DUPLICATE;
+    }
+
+    if (!record->kept) {
+        return NGX_HTTP_IDEMPOTENCY_NOT_KEPT;
+    }
+
+    return NGX_HTTP_IDEMPOTENCY_REPLAY;
+}
+
+
+ngx_idempotency_op_e
+ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
+    const ngx_http_idempotency_statuses_t *final,
+    const ngx_http_idempotency_statuses_t *retryable)
+{
+    switch (facts->word) {
+
+    case NGX_HTTP_IDEMPOTENCY_WORD_FINAL:
+        return NGX_IDEMPOTENCY_COMPLETE;
+
+    case NGX_HTTP_IDEMPOTENCY_WORD_RELEASE:
+        return NGX_IDEMPOTENCY_RELEASE;
+
+    case NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN:
+        return NGX_IDEMPOTENCY_MARK_UNKNOWN;
+
+    default: /* NGX_HTTP_IDEMPOTENCY_WORD_NONE */
+        break;
+    }
+
+    if (facts->upstream && !facts->answered) {
+
+        /* the status is nginx's own: only the bytes tell */
+
+        return facts->sent ? NGX_IDEMPOTENCY_MARK_UNKNOWN
+                           : NGX_IDEMPOTENCY_RELEASE;
+    }
+
+    if (facts->wrapped && !facts->ran) {
+        return NGX_IDEMPOTENCY_RELEASE;
+    }
+
+    if (facts->status == 0) {
+        return NGX_IDEMPOTENCY_MARK_UNKNOWN;
+    }
+
+    if (ngx_http_idempotency_policy_listed(retryable, facts->status)) {
+        return NGX_IDEMPOTENCY_RELEASE;
+    }
+
+    if (ngx_http_idempotency_policy_listed(final, facts->status)) {
+        return NGX_IDEMPOTENCY_COMPLETE;
+    }
+
+    return facts->upstream ? NGX_IDEMPOTENCY_MARK_UNKNOWN
+                           : NGX_IDEMPOTENCY_RELEASE;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_policy_second_run(off_t sent, ngx_uint_t method,
+    ngx_uint_t own_redirect)
+{
+    return sent == 0
+           || own_redirect
+           || (method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) != 0;
+}
+
+
+ngx_http_idempotency_word_e
+ngx_http_idempotency_policy_word(const ngx_str_t *value, time_t *ttl)
+{
+    u_char                       *p, *last;
+    size_t                        len;
+    ngx_int_t                     n;
+    ngx_http_idempotency_word_e   word;
+
+    p = value->data;
+    last = value->data + value->len;
+
+    while (p < last && *p != ';' && *p != ' ') {
+        p++;
+    }
+
+    len = p - value->data;
+
+    if (len == 5 && ngx_strncasecmp(value->data, (u_char *) "final", 5) == 0) {
+        word = NGX_HTTP_IDEMPOTENCY_WORD_FINAL;
+
+    } else if (len == 7
+               && ngx_strncasecmp(value->data, (u_char *) "release", 7) == 0)
+    {
+        word = NGX_HTTP_IDEMPOTENCY_WORD_RELEASE;
+
+    } else if (len == 7
+               && ngx_strncasecmp(value->data, (u_char *) "unknown", 7) == 0)
+    {
+        word = NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN;
+
+    } else {
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
+    while (p < last && *p == ' ') { p++; }
+
+    if (p == last) {
+        return word;
+    }
+
+    if (*p++ != ';') {
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
+    while (p < last && *p == ' ') { p++; }
+
+    if (last - p < 5 || ngx_strncasecmp(p, (u_char *) "ttl=", 4) != 0) {
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
+    n = ngx_atoi(p + 4, last - p - 4);
+
+    if (n <= 0) {
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
+    *ttl = n;
+
+    return word;
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_policy_listed(
+    const ngx_http_idempotency_statuses_t *statuses, ngx_uint_t status)
+{
+    return status < NGX_HTTP_IDEMPOTENCY_STATUSES
+           && (statuses->bits[status / 8] & (1 << status % 8)) != 0;
+}
+
+
+/*
+ * A record made without a fingerprint has nothing but zeros and equals all.
+ * The time does not depend on the bytes.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_policy_equal(const u_char *one, const u_char *two)
+{
+    u_char      differ, any;
+    ngx_uint_t  i;
+
+    differ = 0;
+    any = 0;
+
+    for (i = 0; i < NGX_IDEMPOTENCY_FINGERPRINT_LEN; i++) {
+        differ |= one[i] ^ two[i];
+        any |= one[i];
+    }
+
+    return differ == 0 || any == 0;
+}

@@ -1,0 +1,88 @@
+
+/*
+ * The rules of the product: values in, decision out.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_POLICY_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_POLICY_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+/* what a request gets */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_EXECUTE = 0,
+    NGX_HTTP_IDEMPOTENCY_REPLAY,
+
+    /* the rest are problems, see problem.c */
+
+    NGX_HTTP_IDEMPOTENCY_KEY_MISSING,
+    NGX_HTTP_IDEMPOTENCY_KEY_INVALID,
+    NGX_HTTP_IDEMPOTENCY_SOURCE_MISSING,
+    NGX_HTTP_IDEMPOTENCY_KEY_REUSED,
+    NGX_HTTP_IDEMPOTENCY_RUNNING,
+    NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN,
+    NGX_HTTP_IDEMPOTENCY_DUPLICATE,
+    NGX_HTTP_IDEMPOTENCY_NOT_KEPT,
+    NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED,
+    NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE
+} ngx_http_idempotency_verdict_e;
+
+
+/* what an upstream may say about its own answer */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_WORD_NONE = 0,
+    NGX_HTTP_IDEMPOTENCY_WORD_FINAL,
+    NGX_HTTP_IDEMPOTENCY_WORD_RELEASE,
+    NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN
+} ngx_http_idempotency_word_e;
+
+
+/* everything that decides what becomes of a claim */
+
+typedef struct {
+    ngx_http_idempotency_word_e        word;
+    ngx_uint_t                         status;     /* the upstream's, or ... */
+    off_t                              sent;       /* bytes, over all tries */
+
+    unsigned                           wrapped:1;  /* the handler is ours */
+    unsigned                           ran:1;      /* and was called */
+    unsigned                           upstream:1; /* it has an upstream */
+    unsigned                           answered:1; /* which sent a header */
+} ngx_http_idempotency_facts_t;
+
+
+/*
+ * A duplicate meets "record".  "fingerprint" is that of the duplicate, NULL
+ * when fingerprints are off.  A mismatch comes before everything else.
+ */
+ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_duplicate(
+    const ngx_idempotency_record_t *record, const u_char *fingerprint,
+    ngx_uint_t duplicate);
+
+/*
+ * An answer is there, or none will come (status 0).  Returns COMPLETE,
+ * RELEASE or MARK_UNKNOWN: the operation that settles the claim.
+ */
+ngx_idempotency_op_e ngx_http_idempotency_policy_outcome(
+    const ngx_http_idempotency_facts_t *facts,
+    const ngx_http_idempotency_statuses_t *final,
+    const ngx_http_idempotency_statuses_t *retryable);
+
+/* May a content handler run again for the same claim? */
+ngx_uint_t ngx_http_idempotency_policy_second_run(off_t sent,
+    ngx_uint_t method, ngx_uint_t own_redirect);
+
+/*
+ * Reads "final | release | unknown[; ttl=SECONDS]"; ttl is left alone when it
+ * is not given.  NONE when the value is none of these.
+ */
+ngx_http_idempotency_word_e ngx_http_idempotency_policy_word(
+    const ngx_str_t *value, time_t *ttl);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_POLICY_H_INCLUDED_ */

@@ -1,0 +1,383 @@
+
+/*
+ * The module's own error answers.
+ */
+
+
+#include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_header.h"
+
+
+typedef struct {
+    ngx_str_t                       line;
+    ngx_http_idempotency_result_e   result;
+    ngx_str_t                       code;
+    ngx_str_t                       retry;
+    ngx_str_t                       retry_after;
+    ngx_str_t                       title;
+    ngx_str_t                       detail;
+} ngx_http_idempotency_problem_t;
+
+
+static ngx_http_idempotency_problem_t *ngx_http_idempotency_problem_find(
+    ngx_http_idempotency_verdict_e verdict);
+static ngx_uint_t ngx_http_idempotency_problem_status(
+    ngx_http_idempotency_problem_t *problem);
+static ngx_int_t ngx_http_idempotency_problem_send(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
+static ngx_uint_t ngx_http_idempotency_problem_has_page(ngx_http_request_t *r,
+    ngx_uint_t status);
+static ngx_int_t ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem);
+static ngx_int_t ngx_http_idempotency_problem_link(ngx_http_request_t *r,
+    ngx_str_t *url);
+static ngx_int_t ngx_http_idempotency_problem_body(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem,
+    ngx_chain_t *out);
+
+
+static ngx_str_t  ngx_http_idempotency_problem_type =
+    ngx_string("application/problem+json");
+
+
+/* in the order of the verdicts, from KEY_MISSING on */
+
+static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
+
+    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_MISSING,
+      ngx_string("key_missing"), ngx_string("new-key"), ngx_null_string,
+      ngx_string("Idempotency key is missing"),
+      ngx_string("This operation needs an idempotency key. Send the request "
+                 "again with a key that was never used before.") },
+
+    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
+      ngx_string("key_invalid"), ngx_string("new-key"), ngx_null_string,
+      ngx_string("Idempotency key is invalid"),
+      ngx_string("The idempotency key is empty, too long, given twice, or has "
+                 "characters other than visible ASCII. Send the request "
+                 "again with one well-formed key.") },
+
+    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
+      ngx_string("source_missing"), ngx_string("never"), ngx_null_string,
+      ngx_string("Source of the request is missing"),
+      ngx_string("It cannot be told who sends this request. Send it with the "
+                 "credentials that this operation expects.") },
+
+    { ngx_string("422 Unprocessable Content"), NGX_HTTP_IDEMPOTENCY_MISMATCH,
+      ngx_string("key_reused"), ngx_string("new-key"), ngx_null_string,
+      ngx_string("Idempotency key is already used"),
+      ngx_string("This idempotency key was used before with another request. "
+                 "Send a new request with a new key.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_IN_PROGRESS,
+      ngx_string("in_progress"), ngx_string("same-key"), ngx_string("1"),
+      ngx_string("A request with this idempotency key is in progress"),
+      ngx_string("The first request with this idempotency key is still "
+                 "running. Retry later with the same key to get its "
+                 "answer.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_UNKNOWN,
+      ngx_string("outcome_unknown"), ngx_string("same-key"), ngx_null_string,
+      ngx_string("Outcome of the first request is unknown"),
+      ngx_string("The first request with this idempotency key may have been "
+                 "executed. It is not executed again until that is settled. "
+                 "Ask what happened before you use another key.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_REJECTED,
+      ngx_string("duplicate"), ngx_string("never"), ngx_null_string,
+      ngx_string("Request is a duplicate"),
+      ngx_string("The request with this idempotency key was executed before "
+                 "and is not executed again.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_REJECTED,
+      ngx_string("response_not_kept"), ngx_string("never"), ngx_null_string,
+      ngx_string("Answer of the first request was not kept"),
+      ngx_string("The request with this idempotency key was executed before, "
+                 "and its answer was not kept. It is not executed again.") },
+
+    { ngx_string("410 Gone"), NGX_HTTP_IDEMPOTENCY_EXPIRED,
+      ngx_string("key_expired"), ngx_string("never"), ngx_null_string,
+      ngx_string("Idempotency key has expired"),
+      ngx_string("The request with this idempotency key was executed before, "
+                 "and its answer is no longer kept. It is not executed "
+                 "again.") },
+
+    { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
+      ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
+      ngx_string("Idempotency store is unavailable"),
+      ngx_string("The request was not executed. Retry later with the same "
+                 "key.") }
+};
+
+
+ngx_int_t
+ngx_http_idempotency_problem(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
+{
+    ngx_int_t                        rc;
+    ngx_uint_t                       status;
+    ngx_http_idempotency_problem_t  *problem;
+
+    problem = ngx_http_idempotency_problem_find(verdict);
+    status = ngx_http_idempotency_problem_status(problem);
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->result = problem->result;
+
+    ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                  "idempotency refused a request, code \"%V\", "
+                  "record \"%*xs\"", &problem->code, (size_t) 8, ctx->digest);
+
+    if (ngx_http_idempotency_problem_has_page(r, status)) {
+
+        if (ngx_http_idempotency_problem_headers(r, ctx, problem) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        return status;
+    }
+
+    /* as ngx_http_special_response_handler(): no "100 Continue" any more */
+
+    r->expect_tested = 1;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_http_finalize_request(r, ngx_http_idempotency_problem_send(r, ctx,
+                                                                   verdict));
+    return NGX_DONE;
+}
+
+
+static ngx_http_idempotency_problem_t *
+ngx_http_idempotency_problem_find(ngx_http_idempotency_verdict_e verdict)
+{
+    return &ngx_http_idempotency_problems[verdict
+                                          - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_problem_status(ngx_http_idempotency_problem_t *problem)
+{
+    return ngx_atoi(problem->line.data, 3);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_problem_send(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
+{
+    ngx_int_t    rc;
+    ngx_chain_t  out;
+
+    if (ngx_http_idempotency_problem_fill(r, ctx, verdict, &out) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    return ngx_http_output_filter(r, &out);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_problem_fill(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_chain_t *out)
+{
+    ngx_uint_t                       status;
+    ngx_http_idempotency_problem_t  *problem;
+
+    problem = ngx_http_idempotency_problem_find(verdict);
+    status = ngx_http_idempotency_problem_status(problem);
+
+    ctx->result = problem->result;
+
+    r->headers_out.status = status;
+    r->headers_out.status_line = problem->line;
+    r->headers_out.content_type = ngx_http_idempotency_problem_type;
+    r->headers_out.content_type_len = ngx_http_idempotency_problem_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    r->disable_not_modified = 1;
+    r->allow_ranges = 0;
+
+    if (ngx_http_idempotency_problem_headers(r, ctx, problem) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_problem_body(r, ctx, problem, out);
+}
+
+
+/* as ngx_http_special_response_handler() will decide */
+
+static ngx_uint_t
+ngx_http_idempotency_problem_has_page(ngx_http_request_t *r,
+    ngx_uint_t status)
+{
+    ngx_uint_t                 i;
+    ngx_http_err_page_t       *page;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (r->error_page || clcf->error_pages == NULL || r->uri_changes == 0) {
+        return 0;
+    }
+
+    page = clcf->error_pages->elts;
+
+    for (i = 0; i < clcf->error_pages->nelts; i++) {
+        if ((ngx_uint_t) page[i].status == status) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem)
+{
+    ngx_table_elt_t  *h;
+
+    static ngx_str_t  cache_control = ngx_string("Cache-Control");
+    static ngx_str_t  no_store = ngx_string("no-store");
+    static ngx_str_t  retry_after = ngx_string("Retry-After");
+
+    h = ngx_http_idempotency_header_add(&r->headers_out.headers,
+                                        &cache_control, &no_store);
+
+    if (h == NULL
+        || ngx_http_idempotency_add_multi_header(r,
+                                         &r->headers_out.cache_control, h)
+           != NGX_OK
+        || ngx_http_idempotency_problem_retry(r, &problem->retry) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (problem->retry_after.len
+        && ngx_http_idempotency_header_add(&r->headers_out.headers,
+                                           &retry_after,
+                                           &problem->retry_after)
+           == NULL)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ctx->conf->describedby.len == 0) {
+        return NGX_OK;
+    }
+
+    return ngx_http_idempotency_problem_link(r, &ctx->conf->describedby);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_problem_retry(ngx_http_request_t *r, ngx_str_t *value)
+{
+    static ngx_str_t  name = ngx_string("Idempotency-Retry");
+
+    if (ngx_http_idempotency_header_add(&r->headers_out.headers, &name, value)
+        == NULL)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_problem_link(ngx_http_request_t *r, ngx_str_t *url)
+{
+    ngx_str_t         value;
+    ngx_table_elt_t  *h;
+
+    static ngx_str_t  name = ngx_string("Link");
+
+    value.len = sizeof("<>; rel=\"describedby\"") - 1 + url->len;
+    value.data = ngx_pnalloc(r->pool, value.len);
+    if (value.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(value.data, "<%V>; rel=\"describedby\"", url);
+
+    h = ngx_http_idempotency_header_add(&r->headers_out.headers, &name,
+                                        &value);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_add_multi_header(r, &r->headers_out.link, h);
+}
+
+
+/* nothing in it needs escaping: the URL was checked at configuration */
+
+static ngx_int_t
+ngx_http_idempotency_problem_body(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem,
+    ngx_chain_t *out)
+{
+    size_t      len;
+    ngx_buf_t  *b;
+    ngx_str_t  *url;
+
+    url = &ctx->conf->describedby;
+
+    len = sizeof("{\"type\":\"about:blank#\",\"title\":\"\",\"status\":,"
+                 "\"detail\":\"\",\"code\":\"\",\"original_status\":}\n")
+          + url->len + 2 * problem->code.len + problem->title.len
+          + problem->detail.len + 2 * NGX_INT_T_LEN;
+
+    b = ngx_create_temp_buf(r->pool, len);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (url->len) {
+        b->last = ngx_sprintf(b->last, "{\"type\":\"%V#%V\"", url,
+                              &problem->code);
+
+    } else {
+        b->last = ngx_sprintf(b->last, "{\"type\":\"about:blank\"");
+    }
+
+    b->last = ngx_sprintf(b->last,
+                          ",\"title\":\"%V\",\"status\":%ui,\"detail\":\"%V\","
+                          "\"code\":\"%V\"",
+                          &problem->title, r->headers_out.status,
+                          &problem->detail, &problem->code);
+
+    if (problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED && ctx->op) {
+        b->last = ngx_sprintf(b->last, ",\"original_status\":%ui",
+                              ctx->op->record.status);
+    }
+
+    *b->last++ = '}';
+    *b->last++ = '\n';
+
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    r->headers_out.content_length_n = b->last - b->pos;
+
+    out->buf = b;
+    out->next = NULL;
+
+    return NGX_OK;
+}

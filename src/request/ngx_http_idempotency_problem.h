@@ -1,0 +1,35 @@
+
+/*
+ * The module's own error answers.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_PROBLEM_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_PROBLEM_H_INCLUDED_
+
+
+#include "ngx_http_idempotency_policy.h"
+
+
+/*
+ * Answers with a problem, from a phase handler.  Returns what the handler is
+ * to return: NGX_DONE, or the status when an error_page wants it.  Closes the
+ * request's way and sets its result.
+ */
+ngx_int_t ngx_http_idempotency_problem(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
+
+/*
+ * Makes the problem the answer of the request, from a filter: sets the
+ * header and returns the body in "out".  NGX_OK or NGX_ERROR.
+ */
+ngx_int_t ngx_http_idempotency_problem_fill(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_chain_t *out);
+
+/* Tells the client which key to retry with; "value" is not copied. */
+ngx_int_t ngx_http_idempotency_problem_retry(ngx_http_request_t *r,
+    ngx_str_t *value);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_PROBLEM_H_INCLUDED_ */

@@ -1,0 +1,285 @@
+
+/*
+ * Everything that knows ngx_http_upstream_t.
+ */
+
+
+#include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_context.h"
+
+
+static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
+static void ngx_http_idempotency_upstream_guard(ngx_http_request_t *r);
+static off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r);
+
+
+/* modules whose location configuration begins with ngx_http_upstream_conf_t */
+
+static char  *ngx_http_idempotency_upstream_modules[] = {
+    "ngx_http_proxy_module",
+    "ngx_http_fastcgi_module",
+    "ngx_http_uwsgi_module",
+    "ngx_http_scgi_module",
+    "ngx_http_grpc_module",
+    NULL
+};
+
+
+char *
+ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf)
+{
+    ngx_uint_t                 i, m;
+    ngx_module_t              *module;
+    ngx_http_conf_ctx_t       *ctx;
+    ngx_http_upstream_conf_t  *ucf;
+
+    if (clcf->handler == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    ctx = cf->ctx;
+
+    for (m = 0; cf->cycle->modules[m]; m++) {
+        module = cf->cycle->modules[m];
+
+        for (i = 0; ngx_http_idempotency_upstream_modules[i]; i++) {
+
+            if (ngx_strcmp(module->name,
+                           ngx_http_idempotency_upstream_modules[i])
+                != 0)
+            {
+                continue;
+            }
+
+            ucf = ctx->loc_conf[module->ctx_index];
+
+            if (ucf->next_upstream & NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT) {
+                ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                              "\"non_idempotent\" in a \"next_upstream\" "
+                              "directive of location \"%V\" would send a "
+                              "request twice: remove it, or switch "
+                              "\"idempotency\" off there", &clcf->name);
+                return NGX_CONF_ERROR;
+            }
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+void
+ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (r->content_handler == NULL
+        || r->content_handler == ngx_http_idempotency_upstream_handler)
+    {
+        return;
+    }
+
+    ctx->content_handler = r->content_handler;
+    ctx->wrapped = 1;
+
+    r->content_handler = ngx_http_idempotency_upstream_handler;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                    rc;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx->ran
+        && !ngx_http_idempotency_policy_second_run(
+                ngx_http_idempotency_upstream_sent(r), r->method,
+                r->upstream && r->upstream->headers_in.x_accel_redirect))
+    {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "idempotency: the request was sent to an upstream "
+                      "before, it is not sent to another one");
+        return NGX_HTTP_BAD_GATEWAY;
+    }
+
+    ctx->ran = 1;
+
+    /*
+     * ngx_http_upstream_next() sends a request again unless its method is
+     * one of these three
+     */
+
+    if (!(r->method & (NGX_HTTP_POST|NGX_HTTP_LOCK|NGX_HTTP_PATCH
+                       |NGX_HTTP_GET|NGX_HTTP_HEAD)))
+    {
+        ctx->method = r->method;
+        r->method = NGX_HTTP_LOCK;
+    }
+
+    rc = ctx->content_handler(r);
+
+    if (rc == NGX_DONE) {
+        ngx_http_idempotency_upstream_guard(r);
+    }
+
+    return rc;
+}
+
+
+/*
+ * What "proxy_ignore_client_abort on" does, for this request only: a client
+ * that leaves does not cancel the call.  The body was read before, so
+ * ngx_http_upstream_init() has run and installed its checks by now.
+ */
+
+static void
+ngx_http_idempotency_upstream_guard(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL || u->cleanup == NULL) {
+        return;
+    }
+
+    r->read_event_handler = ngx_http_block_reading;
+
+    if (!u->header_sent) {
+        r->write_event_handler = ngx_http_request_empty_handler;
+    }
+}
+
+
+void
+ngx_http_idempotency_upstream_restore(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->method && r->method == NGX_HTTP_LOCK) {
+        r->method = ctx->method;
+    }
+
+    ctx->method = 0;
+}
+
+
+void
+ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_facts_t *facts)
+{
+    ngx_http_upstream_state_t  *state;
+
+    ngx_memzero(facts, sizeof(ngx_http_idempotency_facts_t));
+
+    facts->wrapped = ctx->wrapped;
+    facts->ran = ctx->ran;
+    facts->sent = ngx_http_idempotency_upstream_sent(r);
+
+    if (r->upstream == NULL) {
+        return;
+    }
+
+    facts->upstream = 1;
+
+    if (r->upstream_states && r->upstream_states->nelts) {
+        state = r->upstream_states->elts;
+        state += r->upstream_states->nelts - 1;
+
+        /* set by ngx_http_upstream_process_header() for a whole header */
+
+        facts->answered = state->header_time != (ngx_msec_t) -1
+                          && r->upstream->headers_in.status_n != 0;
+    }
+
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        facts->answered = 1;
+    }
+#endif
+
+    if (facts->answered) {
+        facts->status = r->upstream->headers_in.status_n;
+    }
+}
+
+
+/*
+ * Zero means that nothing left this host.  A live try is not counted: nginx
+ * fills bytes_sent when it is over.
+ */
+
+static off_t
+ngx_http_idempotency_upstream_sent(ngx_http_request_t *r)
+{
+    off_t                       sent;
+    ngx_uint_t                  i;
+    ngx_http_upstream_state_t  *state;
+
+    if (r->upstream_states == NULL) {
+        return 0;
+    }
+
+    sent = 0;
+    state = r->upstream_states->elts;
+
+    for (i = 0; i < r->upstream_states->nelts; i++) {
+        sent += state[i].bytes_sent;
+    }
+
+    return sent;
+}
+
+
+ngx_str_t *
+ngx_http_idempotency_upstream_header(ngx_http_request_t *r, ngx_str_t *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    if (r->upstream == NULL) {
+        return NULL;
+    }
+
+    part = &r->upstream->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == name->len
+            && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
+        {
+            return &h[i].value;
+        }
+    }
+
+    return NULL;
+}
+
+
+/*
+ * ngx_http_upstream_finalize_request() sends nothing but a flush then.  After
+ * an X-Accel-Redirect the finalized upstream is still there, with its header
+ * unsent.
+ */
+
+ngx_uint_t
+ngx_http_idempotency_upstream_cut(ngx_http_request_t *r)
+{
+    return r->upstream
+           && r->upstream->cleanup == NULL
+           && r->upstream->header_sent;
+}

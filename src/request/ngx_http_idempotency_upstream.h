@@ -1,0 +1,47 @@
+
+/*
+ * Everything that knows ngx_http_upstream_t.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_
+
+
+#include "ngx_http_idempotency_policy.h"
+
+
+/*
+ * Refuses at configuration what would send a request twice.  Returns
+ * NGX_CONF_OK, or NGX_CONF_ERROR after having logged why.
+ */
+char *ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf);
+
+/*
+ * Puts our handler before the content handler of an owned request, if it has
+ * one.  Again after each internal redirect.
+ */
+void ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+/* The header of an answer is there: undoes what the wrapper has changed. */
+void ngx_http_idempotency_upstream_restore(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+/*
+ * What was sent and what came back, for policy; the status is the upstream's
+ * if it has sent one, else 0.
+ */
+void ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_facts_t *facts);
+
+/* The upstream's header line of that name, or NULL. */
+ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
+    ngx_str_t *name);
+
+/* The upstream is gone after its header and before its last byte. */
+ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_ */

@@ -1,0 +1,268 @@
+
+/*
+ * The variables $idempotency_*.
+ */
+
+
+#include "ngx_http_idempotency_variables.h"
+#include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_identify.h"
+
+
+static ngx_int_t ngx_http_idempotency_variable_result(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_string(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_number(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_store_time(
+    ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_upstream_key(
+    ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_set(
+    ngx_http_variable_value_t *v, u_char *data, size_t len);
+
+
+#define NGX_HTTP_IDEMPOTENCY_FENCE    0
+#define NGX_HTTP_IDEMPOTENCY_ATTEMPT  1
+#define NGX_HTTP_IDEMPOTENCY_AGE      2
+
+
+/* in the order of ngx_http_idempotency_result_e */
+
+static ngx_str_t  ngx_http_idempotency_results[] = {
+    ngx_string("off"),
+    ngx_string("new"),
+    ngx_string("replayed"),
+    ngx_string("rejected"),
+    ngx_string("in_progress"),
+    ngx_string("mismatch"),
+    ngx_string("missing"),
+    ngx_string("invalid"),
+    ngx_string("unknown"),
+    ngx_string("expired"),
+    ngx_string("bypassed"),
+    ngx_string("store_error")
+};
+
+
+static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
+
+    { ngx_string("idempotency_result"), NULL,
+      ngx_http_idempotency_variable_result,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_key"), NULL,
+      ngx_http_idempotency_variable_string,
+      offsetof(ngx_http_idempotency_ctx_t, key),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_source"), NULL,
+      ngx_http_idempotency_variable_string,
+      offsetof(ngx_http_idempotency_ctx_t, source),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_fence"), NULL,
+      ngx_http_idempotency_variable_number,
+      NGX_HTTP_IDEMPOTENCY_FENCE, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_attempt"), NULL,
+      ngx_http_idempotency_variable_number,
+      NGX_HTTP_IDEMPOTENCY_ATTEMPT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_age"), NULL,
+      ngx_http_idempotency_variable_number,
+      NGX_HTTP_IDEMPOTENCY_AGE, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_store_time"), NULL,
+      ngx_http_idempotency_variable_store_time,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_upstream_key"), NULL,
+      ngx_http_idempotency_variable_upstream_key,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+      ngx_http_null_variable
+};
+
+
+ngx_int_t
+ngx_http_idempotency_variables_add(ngx_conf_t *cf)
+{
+    ngx_http_variable_t  *var, *v;
+
+    for (v = ngx_http_idempotency_vars; v->name.len; v++) {
+        var = ngx_http_add_variable(cf, &v->name, v->flags);
+        if (var == NULL) {
+            return NGX_ERROR;
+        }
+
+        var->get_handler = v->get_handler;
+        var->data = v->data;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_variable_result(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                   *result;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r->main);
+
+    result = &ngx_http_idempotency_results[ctx ? ctx->result
+                                               : NGX_HTTP_IDEMPOTENCY_OFF];
+
+    return ngx_http_idempotency_variable_set(v, result->data, result->len);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_variable_string(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                   *s;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r->main);
+
+    if (ctx == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    s = (ngx_str_t *) ((char *) ctx + data);
+
+    if (s->len == 0) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    return ngx_http_idempotency_variable_set(v, s->data, s->len);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_variable_number(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    u_char                      *p;
+    uint64_t                     n;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r->main);
+
+    if (ctx == NULL || ctx->fence == 0) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    switch (data) {
+
+    case NGX_HTTP_IDEMPOTENCY_FENCE:
+        n = ctx->fence;
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_ATTEMPT:
+        n = ctx->attempt;
+        break;
+
+    default: /* NGX_HTTP_IDEMPOTENCY_AGE */
+        n = ngx_max(ngx_time() - ctx->created, 0);
+        break;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_variable_set(v, p,
+                                             ngx_sprintf(p, "%uL", n) - p);
+}
+
+
+/* seconds with milliseconds, as $upstream_response_time */
+
+static ngx_int_t
+ngx_http_idempotency_variable_store_time(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    u_char                      *p, *last;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r->main);
+
+    if (ctx == NULL || ctx->op == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    last = ngx_sprintf(p, "%T.%03M", (time_t) ctx->store_time / 1000,
+                       ctx->store_time % 1000);
+
+    return ngx_http_idempotency_variable_set(v, p, last - p);
+}
+
+
+/*
+ * Made of scope, source and key and of nothing else: it stays the same for
+ * as long as the upstream may have to recognise it.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_variable_upstream_key(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    u_char                      *p;
+    ngx_http_idempotency_ctx_t  *ctx;
+    u_char                       digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    static ngx_str_t  name = ngx_string("idempotency upstream key 1");
+
+    ctx = ngx_http_idempotency_context_get(r->main);
+
+    if (ctx == NULL || ctx->source.len == 0) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    if (ngx_http_idempotency_identify_digest(r, ctx, &name, digest)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    p = ngx_pnalloc(r->pool, 2 * NGX_IDEMPOTENCY_DIGEST_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    return ngx_http_idempotency_variable_set(v, p,
+                                             2 * NGX_IDEMPOTENCY_DIGEST_LEN);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_variable_set(ngx_http_variable_value_t *v, u_char *data,
+    size_t len)
+{
+    v->data = data;
+    v->len = len;
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    return NGX_OK;
+}

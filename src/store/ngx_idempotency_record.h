@@ -1,0 +1,104 @@
+
+/*
+ * What is remembered of one key, and the bytes of a stored answer.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_RECORD_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_RECORD_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+
+#define NGX_IDEMPOTENCY_DIGEST_LEN       32
+#define NGX_IDEMPOTENCY_FINGERPRINT_LEN  32
+#define NGX_IDEMPOTENCY_OWNER_LEN        16
+
+
+/*
+ * Moves: none -> executing (claim); executing -> done (complete), unknown
+ * (mark_unknown, or read so once the lease is over), none (release);
+ * unknown -> done, none (complete by its owner, resolve); issued ->
+ * executing (claim); done -> tombstone -> none (time).  Only a store moves
+ * a record, and only on behalf of its owner or of an operator who names the
+ * fence.
+ */
+
+typedef enum {
+    NGX_IDEMPOTENCY_NONE = 0,
+    NGX_IDEMPOTENCY_ISSUED,
+    NGX_IDEMPOTENCY_EXECUTING,
+    NGX_IDEMPOTENCY_UNKNOWN,
+    NGX_IDEMPOTENCY_DONE,
+    NGX_IDEMPOTENCY_TOMBSTONE
+} ngx_idempotency_state_e;
+
+
+/* a header or trailer line of a stored answer */
+
+typedef struct {
+    ngx_str_t                name;
+    ngx_str_t                value;
+} ngx_idempotency_field_t;
+
+
+/*
+ * The head of an answer.  Lengths, types and dates have fields of their own
+ * because nginx wants them so; everything else is a line in "headers".
+ */
+
+typedef struct {
+    ngx_uint_t               status;
+    ngx_str_t                status_line;
+    ngx_str_t                content_type;
+    ngx_str_t                charset;
+    off_t                    content_length;   /* -1: none was announced */
+    time_t                   last_modified;    /* -1: none */
+    ngx_array_t              headers;          /* ngx_idempotency_field_t */
+    ngx_array_t              trailers;         /* ngx_idempotency_field_t */
+} ngx_idempotency_answer_t;
+
+
+/*
+ * A record as a caller sees it.  "state" is the state at the moment of the
+ * look: an executing record whose lease is over shows as unknown, a done
+ * one past its ttl as a tombstone.  head and body point into the pool of the
+ * operation that brought them; both are empty unless the state is done.
+ */
+
+typedef struct {
+    ngx_idempotency_state_e  state;
+    uint64_t                 fence;
+    u_char                   fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    time_t                   created;          /* wall clock, seconds */
+    ngx_uint_t               attempts;         /* claims granted so far */
+    ngx_uint_t               status;           /* of the answer, 0: none */
+    ngx_msec_t               lease_left;       /* executing only */
+    time_t                   ttl_left;         /* seconds to the next move */
+    ngx_str_t                head;             /* encoded answer head */
+    ngx_str_t                body;
+
+    unsigned                 kept:1;           /* head and body were kept */
+} ngx_idempotency_record_t;
+
+
+/*
+ * Encodes the head of an answer into the pool.  Returns NGX_ERROR when memory
+ * is short or a line is longer than the format can say (16 MB).
+ */
+ngx_int_t ngx_idempotency_record_encode_head(ngx_pool_t *pool,
+    ngx_idempotency_answer_t *answer, ngx_str_t *head);
+
+/*
+ * Decodes what encode_head wrote.  The bytes are foreign data: every length
+ * is checked, an unknown version or trailing bytes are refused.  The strings
+ * of the answer point into "head".  Returns NGX_OK, NGX_DECLINED when the
+ * bytes cannot be read, NGX_ERROR when memory is short.
+ */
+ngx_int_t ngx_idempotency_record_decode_head(ngx_pool_t *pool,
+    ngx_str_t *head, ngx_idempotency_answer_t *answer);
+
+
+#endif /* _NGX_IDEMPOTENCY_RECORD_H_INCLUDED_ */

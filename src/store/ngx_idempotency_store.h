@@ -1,0 +1,196 @@
+
+/*
+ * The store: what every operation promises, whatever keeps the records.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_STORE_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_STORE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include "ngx_idempotency_record.h"
+
+
+/* how long the stub of a released claim refuses its dead owner, seconds */
+#define NGX_IDEMPOTENCY_STUB_TTL      600
+
+/* how long an unknown outcome is kept at least, seconds */
+#define NGX_IDEMPOTENCY_UNKNOWN_TTL   (30 * 24 * 3600)
+
+
+typedef struct ngx_idempotency_store_s  ngx_idempotency_store_t;
+typedef struct ngx_idempotency_op_s     ngx_idempotency_op_t;
+
+typedef ngx_int_t (*ngx_idempotency_submit_pt)(ngx_idempotency_op_t *op);
+typedef void (*ngx_idempotency_op_handler_pt)(ngx_idempotency_op_t *op);
+
+
+typedef enum {
+    /*
+     * Takes the key for op->owner until op->lease is over.  GRANTED: it is
+     * ours, record.fence and record.attempts are set; the same owner asking
+     * again is granted again.  Otherwise EXISTS, and op->record shows why;
+     * NOT_ISSUED with NGX_IDEMPOTENCY_CLAIM_ISSUED and nothing issued;
+     * REFUSED for an owner whose claim was released before.
+     */
+    NGX_IDEMPOTENCY_CLAIM = 0,
+
+    /*
+     * Keeps the answer.  Valid for the owner of an executing or unknown
+     * record, and for a record that the store has lost: it is written anew.
+     * OK, or REFUSED with op->record set.  Without room for the answer the
+     * record is done all the same, with record.kept = 0.
+     */
+    NGX_IDEMPOTENCY_COMPLETE,
+
+    /* executing -> none (or issued): nothing was sent.  OK or REFUSED. */
+    NGX_IDEMPOTENCY_RELEASE,
+
+    /* executing -> unknown: sent, and no answer.  OK or REFUSED. */
+    NGX_IDEMPOTENCY_MARK_UNKNOWN,
+
+    /* prolongs op->leases; each lease gets a result of its own */
+    NGX_IDEMPOTENCY_RENEW,
+
+    /* none -> issued for op->ttl.  OK, or REFUSED when the key is known. */
+    NGX_IDEMPOTENCY_ISSUE,
+
+    /* reads.  OK with op->record set (state none when there is nothing). */
+    NGX_IDEMPOTENCY_FETCH,
+
+    /*
+     * An operator settles an unknown that has op->fence: with op->executed
+     * it becomes done with the given answer, else none.  OK or REFUSED.
+     */
+    NGX_IDEMPOTENCY_RESOLVE,
+
+    /* forgets a record that has op->fence and no live lease.  OK, REFUSED. */
+    NGX_IDEMPOTENCY_PURGE
+} ngx_idempotency_op_e;
+
+
+typedef enum {
+    NGX_IDEMPOTENCY_OK = 0,
+    NGX_IDEMPOTENCY_GRANTED,
+    NGX_IDEMPOTENCY_EXISTS,
+    NGX_IDEMPOTENCY_NOT_ISSUED,
+    NGX_IDEMPOTENCY_REFUSED
+} ngx_idempotency_result_e;
+
+
+/* why an operation could not be done at all */
+
+typedef enum {
+    NGX_IDEMPOTENCY_ERROR_NONE = 0,
+    NGX_IDEMPOTENCY_ERROR_FULL,       /* no room for a new record */
+    NGX_IDEMPOTENCY_ERROR_DAMAGED,    /* what is stored cannot be read */
+    NGX_IDEMPOTENCY_ERROR_MEMORY      /* this process is out of memory */
+} ngx_idempotency_error_e;
+
+
+/* claim: an unknown record with this fingerprint may be taken over */
+#define NGX_IDEMPOTENCY_CLAIM_UNKNOWN  0x01
+/* claim: only an issued key may be taken */
+#define NGX_IDEMPOTENCY_CLAIM_ISSUED   0x02
+
+
+/* one line of a renewal */
+
+typedef struct {
+    u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char                          owner[NGX_IDEMPOTENCY_OWNER_LEN];
+    u_char                          fingerprint
+                                        [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    uint64_t                        fence;
+    ngx_msec_t                      lease;
+    time_t                          keep;
+    ngx_idempotency_result_e        result;
+} ngx_idempotency_lease_t;
+
+
+/*
+ * One operation.  It has a pool of its own and lives until its caller frees
+ * it, or, once detached, until it is finished.
+ */
+
+struct ngx_idempotency_op_s {
+    ngx_pool_t                     *pool;
+    ngx_idempotency_store_t        *store;
+    ngx_idempotency_op_e            type;
+
+    /* the question */
+
+    u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char                          owner[NGX_IDEMPOTENCY_OWNER_LEN];
+    u_char                          fingerprint
+                                        [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    ngx_uint_t                      flags;
+    uint64_t                        fence;        /* resolve, purge */
+    ngx_msec_t                      lease;        /* claim */
+    time_t                          ttl;          /* of done or issued */
+    time_t                          tombstone;
+    ngx_array_t                    *leases;       /* renew */
+
+    /* the answer to keep; read during submit only */
+
+    ngx_uint_t                      status;
+    ngx_str_t                       head;
+    ngx_chain_t                    *body;         /* memory buffers */
+    size_t                          body_len;
+
+    /* what came of it */
+
+    ngx_idempotency_result_e        result;
+    ngx_idempotency_error_e         error;
+    ngx_idempotency_record_t        record;
+
+    ngx_idempotency_op_handler_pt   handler;
+    void                           *data;
+
+    unsigned                        keep:1;       /* keep head and body */
+    unsigned                        executed:1;   /* resolve */
+    unsigned                        pending:1;    /* the handler will come */
+    unsigned                        detached:1;   /* nobody waits any more */
+};
+
+
+/*
+ * A store as the configuration named it.  Stores differ in submit; what they
+ * need is in data.
+ */
+
+struct ngx_idempotency_store_s {
+    ngx_str_t                       name;
+    ngx_idempotency_submit_pt       submit;
+    void                           *data;
+    u_char                         *file;         /* where it is defined */
+    ngx_uint_t                      line;
+};
+
+
+/*
+ * A new operation on a store, with everything zero.  NULL when memory is
+ * short.
+ */
+ngx_idempotency_op_t *ngx_idempotency_op_create(ngx_idempotency_store_t *store,
+    ngx_idempotency_op_e type);
+
+/*
+ * Starts the operation.  NGX_OK: finished, result is set and the handler will
+ * not be called.  NGX_AGAIN: the handler is called later, never from within
+ * this call.  NGX_ERROR: not available, op->error says why.  Bytes the
+ * question points to may be reused as soon as this returns.
+ */
+ngx_int_t ngx_idempotency_op_submit(ngx_idempotency_op_t *op);
+
+/*
+ * The caller is no longer interested.  A finished operation is freed; a
+ * pending one goes on without a handler and frees itself: a complete still
+ * finishes, a claim that is granted after all is released again.
+ */
+void ngx_idempotency_op_drop(ngx_idempotency_op_t *op);
+
+
+#endif /* _NGX_IDEMPOTENCY_STORE_H_INCLUDED_ */
