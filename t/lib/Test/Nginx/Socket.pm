@@ -43,6 +43,7 @@ use Test::Nginx::Runner::Request qw(exchanges_of);
 our @EXPORT = (@Test::Nginx::Util::SETTINGS, qw(run_tests));
 
 my $last_config;        # of the nginx which is running
+my $last_block;         # the last one it has served
 
 
 # ---- the run ----
@@ -58,7 +59,7 @@ sub run_tests {
 
     return if $ENV{TEST_NGINX_NO_CLEAN};
 
-    finish_nginx();
+    finish_block_nginx();
     report_alarms();
     run_cleanup_handlers();
 }
@@ -93,7 +94,6 @@ sub run_block {
         }
     }
 
-    shut_down_for($block) unless defined $skip;
     run_test_cleanup($block);
 }
 
@@ -123,11 +123,14 @@ sub provide_nginx {
     my $name = full_name($block);
 
     if (!defined $block->config) {
-        bail_out("$name - No '--- config' section specified and could not get"
-                 . " previous one. Use TEST_NGINX_NO_NGINX_MANAGER ?")
+        bail_out("$name - there is no config, nor a block before with one")
             unless defined $last_config;
 
-        return note_block($block) if nginx_is_running();
+        if (nginx_is_running()) {
+            $last_block = $block;
+            note_block($block);
+            return;
+        }
     }
 
     prepare_nginx($block);
@@ -142,9 +145,10 @@ sub provide_nginx {
 sub prepare_nginx {
     my $block = shift;
 
-    finish_nginx();
-    note_block($block);
+    finish_block_nginx();
 
+    $last_block = $block;
+    note_block($block);
     $last_config = $block->config if defined $block->config;
 
     prepare_server_root();
@@ -154,26 +158,22 @@ sub prepare_nginx {
     reset_logs();
 }
 
+sub finish_block_nginx {
+    finish_nginx();
+
+    check_shutdown_error_log($last_block)
+        if $last_block && !defined $last_block->must_die;
+
+    collect_alarms();
+    undef $last_block;
+}
+
 # Also called when the test dies or is interrupted.
 sub finish_nginx {
     stop_mock();
 
     my $bad_end = stop_nginx();
-
     add_alarm($bad_end) if defined $bad_end;
-    collect_alarms();
-}
-
-sub shut_down_for {
-    my $block = shift;
-
-    return unless defined $block->shutdown_error_log
-                  || defined $block->no_shutdown_error_log;
-
-    my $bad_end = stop_nginx();
-
-    add_alarm($bad_end) if defined $bad_end;
-    check_shutdown_error_log($block);
 }
 
 sub run_dying_block {
@@ -195,7 +195,7 @@ sub run_dying_block {
         check_error_log($block, $repeat);
     }
 
-    finish_nginx();
+    finish_block_nginx();
     undef $last_config;
 }
 
@@ -304,8 +304,7 @@ sub skip_by_eval {
     my ($count, $code) = parse_skip($block, 'skip_eval') or return;
     my $true = eval $code;
 
-    bail_out(full_name($block) . " - skip_eval - failed to eval the Perl code"
-             . " \"$code\": $@") if $@;
+    bail_out(full_name($block) . " - skip_eval: $@") if $@;
 
     return unless $true;
     return { count => $count, reason => full_name($block) . " - skip_eval" };
@@ -319,6 +318,7 @@ sub skip_todo {
              reason => full_name($block) . " - $reason" };
 }
 
+# The reasons are the names of these assertions.
 sub skip_block {
     my $skip = shift;
 

@@ -110,17 +110,14 @@ $ENV{TEST_NGINX_SERVER_ROOT} = $ServRoot;
 
 sub server_root { return $ServRoot }
 sub html_dir    { return $HtmlDir }
-sub server_port { return accessor_of(\$server_port, @_) }
+
+sub server_port {
+    $ENV{TEST_NGINX_SERVER_PORT} = $server_port = $_[0] if @_;
+    return $server_port;
+}
 
 sub server_port_for_client {
     return $ENV{TEST_NGINX_CLIENT_PORT} || $server_port;
-}
-
-sub accessor_of {
-    my $ref = shift;
-
-    $$ref = $_[0] if @_;
-    return $$ref;
 }
 
 sub find_server_root {
@@ -136,12 +133,16 @@ sub find_server_port {
     return $ENV{TEST_NGINX_SERVER_PORT} || $ENV{TEST_NGINX_PORT} || 1984;
 }
 
+# Below the ports which the kernel gives to clients.
 sub unused_port {
-    my $socket = IO::Socket::INET->new(
-        LocalAddr => '127.0.0.1', LocalPort => 0, Listen => 1)
-        or die "no port is free: $!\n";
+    for (1 .. 1000) {
+        my $port = 10240 + int rand 20000;
 
-    return $socket->sockport;
+        return $port if IO::Socket::INET->new(
+            LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 1);
+    }
+
+    die "no port is free: $!\n";
 }
 
 
@@ -167,7 +168,7 @@ sub environment_value {
         return $random_port{$variable} ||= unused_port();
     }
 
-    bail_out("$name - No environment $variable defined.")
+    bail_out("$name - \$$variable is not in the environment")
         unless defined $ENV{$variable};
 
     return $ENV{$variable};

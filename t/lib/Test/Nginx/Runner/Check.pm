@@ -41,8 +41,8 @@ sub expected_of {
     return undef unless defined $value;
     return $value->[ $at->{request} ] if ref $value eq 'ARRAY';
 
-    bail_out(full_name($block) . " - You asked for many requests, the "
-             . "expected results should be arrays as well.")
+    bail_out(full_name($block) . " - there are $at->{requests} requests,"
+             . " so $section must be an array")
         if $at->{requests} > 1;
 
     return $value;
@@ -183,8 +183,10 @@ sub check_body {
     if (defined $block->response_body) {
         my $expected = expected_of($block, 'response_body', $at);
 
+        my $what = ref $expected ? 'like' : 'response is expected';
+
         $expected = expand_env_in_text($expected, $name);
-        is_str($body, $expected, "$name - response_body - response is expected"
+        is_str($body, $expected, "$name - response_body - $what"
                . " (repeated req $at->{repeat}, req $at->{request})");
 
     } elsif (defined $block->response_body_like) {
@@ -212,7 +214,6 @@ sub pattern_of {
     my $pattern = expected_of($block, $section, $at);
 
     $pattern = '' unless defined $pattern;
-    $pattern = expand_env_in_text($pattern, full_name($block));
     return qr/$pattern/s;
 }
 

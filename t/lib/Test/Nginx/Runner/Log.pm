@@ -51,7 +51,6 @@ sub patterns_of {
     return @$value if ref $value eq 'ARRAY';
     return $value if ref $value;
 
-    $value = expand_env_in_text($value, full_name($block));
     return grep { /\S/ } split /\n/, $value;
 }
 
@@ -120,8 +119,7 @@ sub check_grep {
     my $expected = $block->grep_error_log_out;
     my $found = '';
 
-    bail_out("$name - No --- grep_error_log_out defined but"
-             . " --- grep_error_log is defined")
+    bail_out("$name - grep_error_log needs grep_error_log_out")
         unless defined $expected;
 
     $expected = $expected->[$repeat] if ref $expected eq 'ARRAY';
@@ -150,15 +148,15 @@ sub check_access_log {
 sub check_lines {
     my ($block, $repeat, $file, $lines, $wanted, $unwanted) = @_;
     my $name = full_name($block);
-    my $which = "(req $repeat)";
+    my $which = defined $repeat ? "$file (req $repeat)" : $file;
 
     for my $pattern (@$wanted) {
         if (grep { line_matches($_, $pattern) } @$lines) {
             Test::More::pass("$name - pattern \"$pattern\" matches a line"
-                             . " in $file $which");
+                             . " in $which");
         } else {
             fail_test("$name - pattern \"$pattern\" should match a line"
-                      . " in $file $which");
+                      . " in $which");
         }
     }
 
@@ -166,21 +164,24 @@ sub check_lines {
         my @found = grep { line_matches($_, $pattern) } @$lines;
 
         # each line is a failure of its own
-        fail_test("$name - pattern \"" . quoted($pattern) . "\" should not"
-                  . " match any line in $file but matches line \""
-                  . quoted($_) . "\" $which") for @found;
+        for my $line (@found) {
+            fail_test("$name - pattern \"" . quoted($pattern) . "\" should"
+                      . " not match any line in $file but matches line \""
+                      . quoted($line) . '"'
+                      . (defined $repeat ? " (req $repeat)" : ''));
+        }
 
         Test::More::pass("$name - pattern \"$pattern\" does not match a line"
-                         . " in $file $which") unless @found;
+                         . " in $which") unless @found;
     }
 }
 
 
 # ---- shutdown_error_log, no_shutdown_error_log ----
 
+# The lines since the last check, once nginx has gone.
 sub check_shutdown_error_log {
     my $block = shift;
-    my $name = full_name($block);
     my @wanted = patterns_of($block, 'shutdown_error_log');
     my @unwanted = patterns_of($block, 'no_shutdown_error_log');
 
@@ -188,7 +189,7 @@ sub check_shutdown_error_log {
 
     my @lines = split /\n/, read_log('error.log', $position);
 
-    check_lines($block, 0, 'error.log', \@lines, \@wanted, \@unwanted);
+    check_lines($block, undef, 'error.log', \@lines, \@wanted, \@unwanted);
 }
 
 
@@ -197,7 +198,7 @@ sub check_shutdown_error_log {
 my $ALARM = qr/\[(?:alert|crit|emerg)\]|Sanitizer|runtime\ error:
                |exited\ on\ signal/x;
 
-my @blocks;             # those which the running nginx has served
+my @blocks;             # those the running nginx has served
 my @alarms;
 
 sub note_block { push @blocks, $_[0] }
@@ -211,13 +212,26 @@ sub add_alarm {
 
 # To be called when nginx has gone and its logs are still there.
 sub collect_alarms {
+    return unless @blocks;
+
     for my $line (map { split /\n/, read_log($_, 0) }
                   'error.log', 'stderr.log')
     {
         add_alarm($line) if $line =~ $ALARM;
     }
 
+    keep_error_log() if $ENV{TEST_NGINX_ERROR_LOG};
     @blocks = ();
+}
+
+# Of all blocks, one after the other, in one file.
+sub keep_error_log {
+    open my $out, '>>', $ENV{TEST_NGINX_ERROR_LOG}
+        or bail_out("cannot write $ENV{TEST_NGINX_ERROR_LOG}: $!");
+
+    print $out map({ "==> " . full_name($_) . "\n" } @blocks),
+               read_log('error.log', 0);
+    close $out;
 }
 
 # A block expects an alarm when it must die, when it asserts the line with
@@ -226,7 +240,8 @@ sub collect_alarms {
 sub excuses {
     my ($block, $line) = @_;
 
-    return 1 if defined $block->must_die && $line =~ /\[emerg\]/;
+    return 1 if defined $block->must_die
+                && $line =~ /\[emerg\]|nginx has exited with code/;
 
     if (defined $block->expect_log_alarm) {
         my @patterns = patterns_of($block, 'expect_log_alarm');

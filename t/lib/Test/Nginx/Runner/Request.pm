@@ -101,12 +101,12 @@ sub parse_request {
     my ($line, $body) = split /\r?\n/, $packets[0]{bytes}, 2;
     $line = trim($line);
 
-    bail_out("$name - Request line should be non-empty")
+    bail_out("$name - there is no request line")
         unless defined $line && length $line;
 
     $line =~ /^(\S+)(?:\s+(\S+)(?:\s+(\S+))?)?$/
-        or bail_out("$name - Request line is not valid. Should be "
-                    . "'meth [url [version]]' but got \"$line\".");
+        or bail_out("$name - \"$line\" is no request line, which would be"
+                    . " METHOD [uri [version]]");
 
     my $request = { method => $1, uri => defined $2 ? $2 : '/',
                     version => defined $3 ? $3 : 'HTTP/1.1' };
@@ -126,7 +126,7 @@ sub packet_of {
     return { bytes => $source->{value}, delay => $source->{delay_before} || 0 }
         if ref $source eq 'HASH' && defined $source->{value};
 
-    bail_out(full_name($block) . " - Request line should be non-empty")
+    bail_out(full_name($block) . " - there is no request")
         unless defined $source;
     bail_out(full_name($block) . " - a packet must be a string or "
              . "{ value => ..., delay_before => ... }");
@@ -173,7 +173,8 @@ sub more_headers {
     my $headers = $block->more_headers;
 
     if (ref $headers eq 'ARRAY') {
-        bail_out("--- more_headers lacks data for the ${index}th request")
+        bail_out(full_name($block)
+                 . " - more_headers has nothing for request $index")
             if $index > $#$headers;
         $headers = $headers->[$index];
     }
