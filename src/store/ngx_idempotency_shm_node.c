@@ -100,19 +100,7 @@ ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
 
     sh = ctx->sh;
 
-    /*
-     * a process of another configuration may have the module elsewhere in
-     * its memory: the function in the zone is the one of who inserts
-     */
-
-    sh->rbtree.insert = ngx_idempotency_shm_insert_value;
-
-    ngx_rbtree_insert(&sh->rbtree, &node->node);
-
-    ngx_idempotency_shm_point();
-
-    node->expire.key = due;
-    ngx_rbtree_insert(&sh->expire, &node->expire);
+    ngx_idempotency_shm_insert_trees(ctx, node, due);
 
     node->generation = ++sh->generation;
     node->next = sh->records;
@@ -131,6 +119,30 @@ ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
     ngx_memory_barrier();
 
     ngx_idempotency_shm_point();
+}
+
+
+void
+ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due)
+{
+    ngx_idempotency_shm_sh_t  *sh;
+
+    sh = ctx->sh;
+
+    /*
+     * a process of another configuration may have the module elsewhere in
+     * its memory: the function in the zone is the one of who inserts
+     */
+
+    sh->rbtree.insert = ngx_idempotency_shm_insert_value;
+
+    ngx_rbtree_insert(&sh->rbtree, &node->node);
+
+    ngx_idempotency_shm_point();
+
+    node->expire.key = due;
+    ngx_rbtree_insert(&sh->expire, &node->expire);
 
     sh->number++;
 }
@@ -175,7 +187,7 @@ ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
         return;
     }
 
-    /* zeroes the key, see ngx_idempotency_shm_restore_node() */
+    /* zeroes the key, see ngx_idempotency_shm_rebuild_trees() */
 
     ngx_rbtree_delete(&ctx->sh->expire, &node->expire);
 

@@ -72,8 +72,12 @@ struct ngx_idempotency_shm_node_s {
 ngx_idempotency_shm_node_t *ngx_idempotency_shm_lookup(
     ngx_idempotency_shm_ctx_t *ctx, u_char *digest);
 
-/* inserts a record all of whose fields are set */
+/* inserts a record all of whose fields are set, to be looked at at "due" */
 void ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due);
+
+/* the same for a record that is in the list of all */
+void ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t due);
 
 /* takes a record out of the zone and frees it with its answer */

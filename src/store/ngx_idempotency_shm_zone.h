@@ -18,16 +18,14 @@ typedef struct ngx_idempotency_shm_node_s  ngx_idempotency_shm_node_t;
 
 
 /*
- * What the last holder of the mutex left behind.  It is CLEAN whenever
- * nobody holds the mutex; a holder makes it CHANGING.  Found CHANGING, the
- * holder died: the next one makes it REBUILDING, then CHANGING again.  Found
- * REBUILDING, the repair died too, and it becomes BROKEN, which is final.
+ * What the last holder of the mutex left behind.  CLEAN whenever nobody holds
+ * it; a holder makes it CHANGING.  Found CHANGING, a holder has died, and the
+ * next one rebuilds; where that is impossible it becomes BROKEN for good.
  */
 
 typedef enum {
     NGX_IDEMPOTENCY_SHM_CLEAN = 0,
     NGX_IDEMPOTENCY_SHM_CHANGING,
-    NGX_IDEMPOTENCY_SHM_REBUILDING,
     NGX_IDEMPOTENCY_SHM_BROKEN
 } ngx_idempotency_shm_mark_e;
 
@@ -66,8 +64,8 @@ typedef struct {
 
 
 /*
- * Takes the mutex; repairs the zone if its last holder died.  NGX_ERROR when
- * the zone is broken: the mutex is not held then.
+ * Takes the mutex; rebuilds the zone if its last holder died.  NGX_ERROR when
+ * that is impossible: the mutex is not held then.
  */
 ngx_int_t ngx_idempotency_shm_lock(ngx_idempotency_shm_ctx_t *ctx);
 
@@ -96,6 +94,9 @@ extern ngx_uint_t  ngx_idempotency_shm_kill;
 
 /* initializes the zone or takes over that of the previous configuration */
 ngx_int_t ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data);
+
+/* empty trees, and what ngx_slab_init() sets otherwise */
+void ngx_idempotency_shm_init_sh(ngx_idempotency_shm_ctx_t *ctx);
 
 
 #endif /* _NGX_IDEMPOTENCY_SHM_ZONE_H_INCLUDED_ */
