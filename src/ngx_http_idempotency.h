@@ -12,6 +12,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 #include "ngx_http_idempotency_compat.h"
+#include "ngx_idempotency_lease.h"
 #include "ngx_idempotency_store.h"
 
 
@@ -20,6 +21,10 @@
 
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY  0
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT  1
+
+#define NGX_HTTP_IDEMPOTENCY_UNKNOWN_HOLD   0
+#define NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY  1
+#define NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE  2
 
 /* statuses 0 to 599, a bit each */
 #define NGX_HTTP_IDEMPOTENCY_STATUSES  600
@@ -50,6 +55,8 @@ typedef struct {
     ngx_http_complex_value_t          *fingerprint_with;
 
     ngx_uint_t                         duplicate;
+    ngx_uint_t                         unknown;
+    ngx_str_t                          probe;          /* URI */
     ngx_msec_t                         lease;
     time_t                             ttl;
     time_t                             tombstone;
@@ -62,6 +69,7 @@ typedef struct {
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
     ngx_idempotency_store_t           *exercise;
+    ngx_http_complex_value_t          *failpoint;
 #endif
 } ngx_http_idempotency_loc_conf_t;
 
@@ -140,15 +148,17 @@ typedef struct {
 
     ngx_idempotency_op_t              *op;     /* the last one submitted */
     ngx_idempotency_answer_t          *stored; /* what op brought, decoded */
-    ngx_msec_t                         submitted;
     ngx_msec_t                         store_time;
 
     uint64_t                           fence;
     ngx_uint_t                         attempt;
     time_t                             created;
 
+    ngx_idempotency_held_t             held;
+
     /* the upstream's part, see upstream.c */
 
+    ngx_event_get_peer_pt              get_peer;
     ngx_http_handler_pt                content_handler;
     ngx_uint_t                         method;     /* to be restored, or 0 */
 

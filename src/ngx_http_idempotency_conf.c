@@ -304,6 +304,46 @@ ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
 
 
 char *
+ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t  *value;
+
+    if (ilcf->unknown != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "hold") == 0) {
+        ilcf->unknown = NGX_HTTP_IDEMPOTENCY_UNKNOWN_HOLD;
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strcmp(value[1].data, "retry") == 0) {
+        ilcf->unknown = NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY;
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strncmp(value[1].data, "probe=/", 7) == 0) {
+        ilcf->unknown = NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE;
+        ilcf->probe.data = value[1].data + 6;
+        ilcf->probe.len = value[1].len - 6;
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid value \"%V\" in \"idempotency_unknown\", it "
+                       "must be \"hold\", \"retry\" or \"probe=/URI\"",
+                       &value[1]);
+
+    return NGX_CONF_ERROR;
+}
+
+
+char *
 ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_idempotency_loc_conf_t *ilcf = conf;

@@ -147,6 +147,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       offsetof(ngx_http_idempotency_loc_conf_t, duplicate),
       &ngx_http_idempotency_duplicates },
 
+    { ngx_string("idempotency_unknown"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_unknown,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("idempotency_lease"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
@@ -210,6 +217,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       ngx_http_idempotency_exercise,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
+      NULL },
+
+    { ngx_string("idempotency_failpoint"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, failpoint),
       NULL },
 
 #endif
@@ -296,6 +310,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->scope = NULL;
      *     conf->methods = 0;
      *     conf->fingerprint_with = NULL;
+     *     conf->probe = { 0, NULL };
      *     conf->describedby = { 0, NULL };
      */
 
@@ -304,6 +319,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->max_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->duplicate = NGX_CONF_UNSET_UINT;
+    conf->unknown = NGX_CONF_UNSET_UINT;
     conf->lease = NGX_CONF_UNSET_MSEC;
     conf->ttl = NGX_CONF_UNSET;
     conf->tombstone = NGX_CONF_UNSET;
@@ -333,6 +349,12 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level,
                               NGX_LOG_NOTICE);
+
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+    if (conf->failpoint == NULL) {
+        conf->failpoint = prev->failpoint;
+    }
+#endif
 
     if (conf->store == NULL) {
         return NGX_CONF_OK;
@@ -416,6 +438,15 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
 
     ngx_conf_merge_uint_value(conf->duplicate, prev->duplicate,
                               NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY);
+
+    if (conf->unknown == NGX_CONF_UNSET_UINT) {
+        conf->unknown = prev->unknown;
+        conf->probe = prev->probe;
+    }
+
+    ngx_conf_init_uint_value(conf->unknown,
+                             NGX_HTTP_IDEMPOTENCY_UNKNOWN_HOLD);
+
     ngx_conf_merge_msec_value(conf->lease, prev->lease, 30000);
     ngx_conf_merge_sec_value(conf->tombstone, prev->tombstone, 0);
     ngx_conf_merge_sec_value(conf->ttl, prev->ttl, 24 * 3600);

@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_capture.h"
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_upstream.h"
@@ -73,6 +74,8 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
     ngx_http_idempotency_answer_reset(ctx);
 
     ngx_http_idempotency_upstream_restore(r, ctx);
+
+    ngx_http_idempotency_failpoint(ctx, "after_header");
 
     type = ngx_http_idempotency_capture_decide(r, ctx);
 
@@ -269,6 +272,8 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
     ctx->settled = 1;
 
+    ngx_http_idempotency_failpoint(ctx, "before_complete");
+
     rc = ngx_http_idempotency_context_submit(ctx);
 
     if (rc == NGX_AGAIN) {
@@ -288,6 +293,10 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     ngx_idempotency_op_t  *op;
 
     op = ctx->op;
+
+    ngx_http_idempotency_failpoint(ctx, "after_complete");
+
+    ngx_idempotency_lease_let_go(&ctx->held);
 
     ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN;
     r->buffered &= ~NGX_HTTP_IDEMPOTENCY_BUFFERED;

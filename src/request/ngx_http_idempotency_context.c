@@ -113,8 +113,6 @@ ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx)
 {
     ngx_int_t  rc;
 
-    ctx->submitted = ngx_current_msec;
-
     rc = ngx_idempotency_op_submit(ctx->op);
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
@@ -122,6 +120,34 @@ ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx)
                    ctx->op->type, rc, ctx->op->result);
 
     return rc;
+}
+
+
+void
+ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t    *op;
+    ngx_idempotency_held_t  *held;
+
+    op = ctx->op;
+    held = &ctx->held;
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
+    ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
+
+    held->store = op->store;
+
+    ngx_memcpy(held->line.digest, op->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(held->line.owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+    ngx_memcpy(held->line.fingerprint, op->fingerprint,
+               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+
+    held->line.fence = op->record.fence;
+    held->line.lease = op->lease;
+    held->line.keep = ngx_max(op->ttl, op->tombstone);
+    held->line.keep = ngx_max(held->line.keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
+
+    ngx_idempotency_lease_hold(held, op->submitted);
 }
 
 
@@ -134,7 +160,7 @@ ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
     ctx = op->data;
     c = ctx->request->connection;
 
-    ctx->store_time += ngx_current_msec - ctx->submitted;
+    ctx->store_time += ngx_current_msec - op->submitted;
 
     /* ngx_http_request_handler() goes on with the phases or the writer */
 
@@ -151,6 +177,8 @@ static void
 ngx_http_idempotency_context_cleanup(void *data)
 {
     ngx_http_idempotency_ctx_t *ctx = data;
+
+    ngx_idempotency_lease_let_go(&ctx->held);
 
     if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_OWNED && !ctx->settled) {
         ngx_http_idempotency_context_abandon(ctx);

@@ -36,5 +36,8 @@ ngx_idempotency_op_t *ngx_http_idempotency_context_op(
  */
 ngx_int_t ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx);
 
+/* The claim was granted: holds its lease until the request is settled. */
+void ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx);
+
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_CONTEXT_H_INCLUDED_ */

@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency_handler.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_problem.h"
@@ -15,6 +16,8 @@
 
 
 static ngx_int_t ngx_http_idempotency_access_handler(ngx_http_request_t *r);
+static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_early(
+    ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
 static ngx_int_t ngx_http_idempotency_handler(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf);
@@ -66,8 +69,8 @@ ngx_http_idempotency_handler_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                         rc;
     ngx_http_idempotency_ctx_t       *ctx;
+    ngx_http_idempotency_verdict_e    verdict;
     ngx_http_idempotency_loc_conf_t  *ilcf;
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
@@ -78,14 +81,10 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_idempotency_identify_header(r, ilcf);
+    verdict = ngx_http_idempotency_handler_early(r, ilcf);
 
-    if (rc == NGX_OK || (rc == NGX_DECLINED && !ilcf->required)) {
+    if (verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE) {
         return NGX_DECLINED;
-    }
-
-    if (rc == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     ctx = ngx_http_idempotency_context_create(r, ilcf);
@@ -93,10 +92,40 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_http_idempotency_problem(r, ctx,
-                                        rc == NGX_DECLINED
-                                        ? NGX_HTTP_IDEMPOTENCY_KEY_MISSING
-                                        : NGX_HTTP_IDEMPOTENCY_KEY_INVALID);
+    return ngx_http_idempotency_problem(r, ctx, verdict);
+}
+
+
+/* EXECUTE where nothing speaks against it so far */
+
+static ngx_http_idempotency_verdict_e
+ngx_http_idempotency_handler_early(ngx_http_request_t *r,
+    ngx_http_idempotency_loc_conf_t *ilcf)
+{
+#if (NGX_HTTP_SSL)
+    ngx_str_t  early_data;
+
+    if (r->connection->ssl
+        && ngx_ssl_get_early_data(r->connection, r->pool, &early_data)
+           == NGX_OK
+        && early_data.len)
+    {
+        return NGX_HTTP_IDEMPOTENCY_EARLY_DATA;
+    }
+#endif
+
+    switch (ngx_http_idempotency_identify_header(r, ilcf)) {
+
+    case NGX_DECLINED:
+        return ilcf->required ? NGX_HTTP_IDEMPOTENCY_KEY_MISSING
+                              : NGX_HTTP_IDEMPOTENCY_EXECUTE;
+
+    case NGX_ABORT:
+        return NGX_HTTP_IDEMPOTENCY_KEY_INVALID;
+
+    default: /* NGX_OK, or NGX_ERROR, which the next phase will meet again */
+        return NGX_HTTP_IDEMPOTENCY_EXECUTE;
+    }
 }
 
 
@@ -280,6 +309,10 @@ ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    if (ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY) {
+        ctx->op->flags |= NGX_IDEMPOTENCY_CLAIM_UNKNOWN;
+    }
+
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLAIM;
 
     rc = ngx_http_idempotency_context_submit(ctx);
@@ -314,8 +347,9 @@ ngx_http_idempotency_handler_act(ngx_http_request_t *r,
                                       NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
     }
 
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
-    ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
+    ngx_http_idempotency_context_own(ctx);
+
+    ngx_http_idempotency_failpoint(ctx, "after_claim");
 
     /* the answer is the upstream's, whatever the client has cached */
 

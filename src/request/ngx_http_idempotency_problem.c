@@ -106,7 +106,14 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
       ngx_string("Idempotency store is unavailable"),
       ngx_string("The request was not executed. Retry later with the same "
-                 "key.") }
+                 "key.") },
+
+    { ngx_string("425 Too Early"), NGX_HTTP_IDEMPOTENCY_REJECTED,
+      ngx_string("early_data"), ngx_string("same-key"), ngx_null_string,
+      ngx_string("Request came in TLS early data"),
+      ngx_string("Early data can be replayed by others, so the request was "
+                 "not executed. Send it again with the same key once the "
+                 "handshake is complete.") }
 };
 
 
@@ -363,7 +370,9 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
                           &problem->title, r->headers_out.status,
                           &problem->detail, &problem->code);
 
-    if (problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED && ctx->op) {
+    if (ctx->op && ctx->op->record.status
+        && problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED)
+    {
         b->last = ngx_sprintf(b->last, ",\"original_status\":%ui",
                               ctx->op->record.status);
     }

@@ -44,6 +44,8 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 {
     ngx_int_t  rc;
 
+    op->submitted = ngx_current_msec;
+
     rc = op->store->submit(op);
 
     op->pending = (rc == NGX_AGAIN);

@@ -146,6 +146,8 @@ struct ngx_idempotency_op_s {
     ngx_idempotency_error_e         error;
     ngx_idempotency_record_t        record;
 
+    ngx_msec_t                      submitted;
+
     ngx_idempotency_op_handler_pt   handler;
     void                           *data;
 

@@ -1,0 +1,260 @@
+
+/*
+ * The leases that this worker holds, and their renewal.
+ */
+
+
+#include "ngx_idempotency_lease.h"
+
+
+/* lines of one renewal */
+#define NGX_IDEMPOTENCY_LEASE_BATCH  256
+
+
+static void ngx_idempotency_lease_arm(ngx_msec_t delay);
+static void ngx_idempotency_lease_tick(ngx_event_t *ev);
+static void ngx_idempotency_lease_renew(ngx_idempotency_store_t *store,
+    ngx_queue_t *from);
+static ngx_uint_t ngx_idempotency_lease_due(ngx_idempotency_held_t *held);
+static void ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op);
+static void ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line,
+    ngx_msec_t sent);
+
+
+static ngx_queue_t       ngx_idempotency_lease_queue;
+static ngx_event_t       ngx_idempotency_lease_timer;
+static ngx_connection_t  ngx_idempotency_lease_dumb;
+
+
+void
+ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
+{
+    ngx_event_t  *ev;
+
+    ev = &ngx_idempotency_lease_timer;
+
+    if (ev->handler == NULL) {
+        ngx_queue_init(&ngx_idempotency_lease_queue);
+
+        ngx_idempotency_lease_dumb.fd = (ngx_socket_t) -1;
+
+        ev->handler = ngx_idempotency_lease_tick;
+        ev->data = &ngx_idempotency_lease_dumb;
+        ev->log = ngx_cycle->log;
+        ev->cancelable = 1;
+    }
+
+    held->confirmed = sent;
+    held->asked = sent;
+
+    ngx_queue_insert_tail(&ngx_idempotency_lease_queue, &held->queue);
+
+    ngx_idempotency_lease_arm(held->line.lease / 3);
+}
+
+
+void
+ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held)
+{
+    if (held->queue.next) {
+        ngx_queue_remove(&held->queue);
+        held->queue.next = NULL;
+    }
+}
+
+
+/* the timer may go off earlier than needed, never later */
+
+static void
+ngx_idempotency_lease_arm(ngx_msec_t delay)
+{
+    ngx_event_t  *ev;
+
+    ev = &ngx_idempotency_lease_timer;
+
+    if (ev->timer_set
+        && (ngx_msec_int_t) (ev->timer.key - ngx_current_msec)
+           <= (ngx_msec_int_t) delay)
+    {
+        return;
+    }
+
+    ngx_add_timer(ev, delay);
+}
+
+
+static void
+ngx_idempotency_lease_tick(ngx_event_t *ev)
+{
+    ngx_msec_t               delay;
+    ngx_queue_t             *q, *queue;
+    ngx_idempotency_held_t  *held;
+
+    queue = &ngx_idempotency_lease_queue;
+
+    if (ngx_queue_empty(queue)) {
+        return;
+    }
+
+    delay = NGX_MAX_INT_T_VALUE;
+
+    for (q = ngx_queue_head(queue);
+         q != ngx_queue_sentinel(queue);
+         q = ngx_queue_next(q))
+    {
+        held = ngx_queue_data(q, ngx_idempotency_held_t, queue);
+
+        if (ngx_idempotency_lease_due(held)) {
+            ngx_idempotency_lease_renew(held->store, q);
+        }
+
+        delay = ngx_min(delay, held->line.lease / 3);
+    }
+
+    ngx_idempotency_lease_arm(delay);
+}
+
+
+/*
+ * Renews what is due on one store, from a place in the queue on.  What was
+ * asked for is not due again before another third of the lease.
+ */
+
+static void
+ngx_idempotency_lease_renew(ngx_idempotency_store_t *store, ngx_queue_t *from)
+{
+    ngx_queue_t              *q, *queue;
+    ngx_idempotency_op_t     *op;
+    ngx_idempotency_held_t   *held;
+    ngx_idempotency_lease_t  *line;
+
+    op = ngx_idempotency_op_create(store, NGX_IDEMPOTENCY_RENEW);
+    if (op == NULL) {
+        return;
+    }
+
+    op->leases = ngx_array_create(op->pool, 4,
+                                  sizeof(ngx_idempotency_lease_t));
+    if (op->leases == NULL) {
+        ngx_idempotency_op_drop(op);
+        return;
+    }
+
+    queue = &ngx_idempotency_lease_queue;
+
+    for (q = from;
+         q != ngx_queue_sentinel(queue)
+         && op->leases->nelts < NGX_IDEMPOTENCY_LEASE_BATCH;
+         q = ngx_queue_next(q))
+    {
+        held = ngx_queue_data(q, ngx_idempotency_held_t, queue);
+
+        if (held->store != store || !ngx_idempotency_lease_due(held)) {
+            continue;
+        }
+
+        line = ngx_array_push(op->leases);
+        if (line == NULL) {
+            break;
+        }
+
+        *line = held->line;
+        held->asked = ngx_current_msec;
+    }
+
+    op->handler = ngx_idempotency_lease_renewed;
+
+    if (ngx_idempotency_op_submit(op) != NGX_AGAIN) {
+        ngx_idempotency_lease_renewed(op);
+    }
+}
+
+
+/* a tick that comes a little early must not skip a lease until the next */
+
+static ngx_uint_t
+ngx_idempotency_lease_due(ngx_idempotency_held_t *held)
+{
+    return ngx_current_msec - held->asked >= held->line.lease / 4;
+}
+
+
+static void
+ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op)
+{
+    ngx_uint_t                i;
+    ngx_idempotency_lease_t  *line;
+
+    if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" did not renew %ui leases",
+                      &op->store->name, op->leases->nelts);
+
+    } else {
+        line = op->leases->elts;
+
+        for (i = 0; i < op->leases->nelts; i++) {
+            ngx_idempotency_lease_confirm(&line[i], op->submitted);
+        }
+    }
+
+    ngx_idempotency_op_drop(op);
+}
+
+
+/* the request of the lease may have ended meanwhile */
+
+static void
+ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
+{
+    ngx_queue_t             *q, *queue;
+    ngx_idempotency_held_t  *held;
+
+    queue = &ngx_idempotency_lease_queue;
+
+    for (q = ngx_queue_head(queue);
+         q != ngx_queue_sentinel(queue);
+         q = ngx_queue_next(q))
+    {
+        held = ngx_queue_data(q, ngx_idempotency_held_t, queue);
+
+        if (ngx_memcmp(held->line.owner, line->owner,
+                       NGX_IDEMPOTENCY_OWNER_LEN)
+            != 0)
+        {
+            continue;
+        }
+
+        if (line->result == NGX_IDEMPOTENCY_OK) {
+            held->confirmed = sent;
+
+        } else {
+            ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                          "idempotency lease of record \"%*xs\" was lost",
+                          (size_t) 8, line->digest);
+        }
+
+        return;
+    }
+}
+
+
+ngx_int_t
+ngx_idempotency_lease_check(ngx_idempotency_held_t *held)
+{
+    ngx_time_update();
+
+    if (ngx_current_msec - held->confirmed < held->line.lease / 3 * 2) {
+        return NGX_OK;
+    }
+
+    held->asked = held->confirmed;
+
+    ngx_idempotency_lease_renew(held->store, &held->queue);
+
+    if (ngx_current_msec - held->confirmed < held->line.lease / 3 * 2) {
+        return NGX_OK;
+    }
+
+    return NGX_DECLINED;
+}
