@@ -187,7 +187,8 @@ sub check_shutdown_error_log {
 
     return unless @wanted || @unwanted;
 
-    my @lines = split /\n/, read_log('error.log', $position);
+    my $from = Test::Nginx::Util::setting('accumulate') ? 0 : $position;
+    my @lines = split /\n/, read_log('error.log', $from);
 
     check_lines($block, undef, 'error.log', \@lines, \@wanted, \@unwanted);
 }
