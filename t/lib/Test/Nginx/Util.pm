@@ -90,9 +90,10 @@ sub no_diff        { }
 sub use_hup { bail_out("use_hup() is not supported by this runner") }
 
 sub env_to_nginx             { push @{ $setting{environment} }, @_ }
-sub add_block_preprocessor   { push @{ $setting{preprocessors} }, @_ }
-sub add_cleanup_handler      { push @{ $setting{cleanup} }, @_ }
-sub add_test_cleanup_handler { push @{ $setting{test_cleanup} }, @_ }
+# the last one added is the first one called
+sub add_block_preprocessor   { unshift @{ $setting{preprocessors} }, @_ }
+sub add_cleanup_handler      { unshift @{ $setting{cleanup} }, @_ }
+sub add_test_cleanup_handler { unshift @{ $setting{test_cleanup} }, @_ }
 sub add_response_body_check  { push @{ $setting{body_checks} }, @_ }
 
 
