@@ -89,7 +89,11 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     if (value[2].len < 4 || ngx_strncmp(value[2].data, "shm:", 4) != 0) {
-        return "knows the target \"shm:SIZE\" only, as in \"shm:10m\"";
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid target \"%V\" in \"idempotency_store\", "
+                           "it must be \"shm:SIZE\", as in \"shm:10m\"",
+                           &value[2]);
+        return NGX_CONF_ERROR;
     }
 
     if (cf->args->nelts > 3) {
@@ -138,6 +142,10 @@ ngx_http_idempotency_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     value = cf->args->elts;
+
+    if (value[1].len == 0) {
+        return "needs the name of a store, or \"off\"";
+    }
 
     if (value[1].len == 3 && ngx_strncmp(value[1].data, "off", 3) == 0) {
         ilcf->store = NULL;

@@ -11,6 +11,24 @@
 #include "ngx_http_idempotency.h"
 
 
+/* how ngx_http_idempotency_conf_slot() reads a value: its cmd->post */
+
+typedef struct {
+    char                            *(*set)(ngx_conf_t *cf,
+                                         ngx_command_t *cmd, void *conf);
+    void                              *post;   /* of set() */
+    char                              *fix;    /* behind "it must be" */
+} ngx_http_idempotency_conf_slot_t;
+
+
+extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_key;
+extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_duplicate;
+extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_lease;
+extern ngx_http_idempotency_conf_slot_t
+                                       ngx_http_idempotency_conf_max_response;
+extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_log_level;
+
+
 /*
  * Handlers for the command table.  Each returns NGX_CONF_OK, or a sentence
  * for nginx to print behind the directive's name, or NGX_CONF_ERROR after
@@ -36,6 +54,8 @@ char *ngx_http_idempotency_conf_hide_header(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 char *ngx_http_idempotency_conf_describedby(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
+char *ngx_http_idempotency_conf_slot(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* the default value of a directive that takes variables */
 ngx_http_complex_value_t *ngx_http_idempotency_conf_value(ngx_conf_t *cf,

@@ -36,27 +36,6 @@ static ngx_int_t ngx_http_idempotency_init(ngx_conf_t *cf);
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 
-static ngx_conf_num_bounds_t  ngx_http_idempotency_max_key_bounds = {
-    ngx_conf_check_num_bounds, 1, 65536
-};
-
-
-static ngx_conf_enum_t  ngx_http_idempotency_duplicates[] = {
-    { ngx_string("replay"), NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY },
-    { ngx_string("reject"), NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT },
-    { ngx_null_string, 0 }
-};
-
-
-static ngx_conf_enum_t  ngx_http_idempotency_log_levels[] = {
-    { ngx_string("info"), NGX_LOG_INFO },
-    { ngx_string("notice"), NGX_LOG_NOTICE },
-    { ngx_string("warn"), NGX_LOG_WARN },
-    { ngx_string("error"), NGX_LOG_ERR },
-    { ngx_null_string, 0 }
-};
-
-
 static ngx_str_t  ngx_http_idempotency_final[] = {
     ngx_string("200-499"),
     ngx_string("500"),
@@ -128,10 +107,10 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
 
     { ngx_string("idempotency_max_key"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
+      ngx_http_idempotency_conf_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, max_key),
-      &ngx_http_idempotency_max_key_bounds },
+      &ngx_http_idempotency_conf_max_key },
 
     { ngx_string("idempotency_fingerprint"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_1MORE,
@@ -142,10 +121,10 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
 
     { ngx_string("idempotency_duplicate"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_enum_slot,
+      ngx_http_idempotency_conf_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, duplicate),
-      &ngx_http_idempotency_duplicates },
+      &ngx_http_idempotency_conf_duplicate },
 
     { ngx_string("idempotency_unknown"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
@@ -156,10 +135,10 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
 
     { ngx_string("idempotency_lease"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_msec_slot,
+      ngx_http_idempotency_conf_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, lease),
-      NULL },
+      &ngx_http_idempotency_conf_lease },
 
     { ngx_string("idempotency_ttl"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE12,
@@ -184,10 +163,10 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
 
     { ngx_string("idempotency_max_response"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_size_slot,
+      ngx_http_idempotency_conf_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, max_response),
-      NULL },
+      &ngx_http_idempotency_conf_max_response },
 
     { ngx_string("idempotency_hide_header"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_1MORE,
@@ -205,10 +184,10 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
 
     { ngx_string("idempotency_log_level"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_enum_slot,
+      ngx_http_idempotency_conf_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, log_level),
-      &ngx_http_idempotency_log_levels },
+      &ngx_http_idempotency_conf_log_level },
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 
@@ -518,13 +497,6 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
                       "from another, as in "
                       "\"idempotency_source $http_authorization;\"",
                       &clcf->name);
-        return NGX_CONF_ERROR;
-    }
-
-    if (conf->lease < 1000) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"idempotency_lease\" in location \"%V\" must be "
-                      "a second at least", &clcf->name);
         return NGX_CONF_ERROR;
     }
 

@@ -4,6 +4,8 @@
 
 use Test::Nginx::Socket 'no_plan';
 
+require './t/contract.pl';
+
 # What stops nginx: "wrong_http" is the beginning of http{}, "wrong" is behind
 # "idempotency main; idempotency_source ...;" in a location, "wrong_location"
 # is all of it.
@@ -30,8 +32,6 @@ add_block_preprocessor(sub {
     $block->set_value('suppress_stderr', '');
     $block->set_value('error_log', "[emerg]\n" . $block->error_log);
 });
-
-require './t/contract.pl';
 
 run_tests();
 
@@ -540,16 +540,7 @@ it must be "replay" or "reject"
 
 
 
-=== TEST 57: duplicates of "REPLAY"
---- wrong
-idempotency_duplicate REPLAY;
---- error_log
-invalid value "REPLAY" in "idempotency_duplicate"
-it must be "replay" or "reject"
-
-
-
-=== TEST 58: duplicates of ""
+=== TEST 57: duplicates of ""
 --- wrong
 idempotency_duplicate "";
 --- error_log
@@ -558,7 +549,7 @@ it must be "replay" or "reject"
 
 
 
-=== TEST 59: duplicate twice
+=== TEST 58: duplicate twice
 --- wrong
 idempotency_duplicate replay;
 idempotency_duplicate reject;
@@ -567,7 +558,7 @@ idempotency_duplicate reject;
 
 
 
-=== TEST 60: a ttl of "0"
+=== TEST 59: a ttl of "0"
 --- wrong
 idempotency_ttl 0;
 --- error_log
@@ -576,7 +567,7 @@ as in "24h"
 
 
 
-=== TEST 61: a ttl of "0s"
+=== TEST 60: a ttl of "0s"
 --- wrong
 idempotency_ttl 0s;
 --- error_log
@@ -585,7 +576,7 @@ as in "24h"
 
 
 
-=== TEST 62: a ttl of "-1"
+=== TEST 61: a ttl of "-1"
 --- wrong
 idempotency_ttl -1;
 --- error_log
@@ -594,7 +585,7 @@ as in "24h"
 
 
 
-=== TEST 63: a ttl of "x"
+=== TEST 62: a ttl of "x"
 --- wrong
 idempotency_ttl x;
 --- error_log
@@ -603,7 +594,7 @@ as in "24h"
 
 
 
-=== TEST 64: a ttl of ""
+=== TEST 63: a ttl of ""
 --- wrong
 idempotency_ttl "";
 --- error_log
@@ -612,7 +603,7 @@ as in "24h"
 
 
 
-=== TEST 65: a ttl of "500ms"
+=== TEST 64: a ttl of "500ms"
 --- wrong
 idempotency_ttl 500ms;
 --- error_log
@@ -621,7 +612,7 @@ as in "24h"
 
 
 
-=== TEST 66: a tombstone of "x"
+=== TEST 65: a tombstone of "x"
 --- wrong
 idempotency_ttl 1h tombstone=x;
 --- error_log
@@ -630,7 +621,7 @@ as in "tombstone=30d"
 
 
 
-=== TEST 67: a tombstone of ""
+=== TEST 66: a tombstone of ""
 --- wrong
 idempotency_ttl 1h tombstone=;
 --- error_log
@@ -639,7 +630,7 @@ as in "tombstone=30d"
 
 
 
-=== TEST 68: a tombstone of "-1"
+=== TEST 67: a tombstone of "-1"
 --- wrong
 idempotency_ttl 1h tombstone=-1;
 --- error_log
@@ -648,7 +639,7 @@ as in "tombstone=30d"
 
 
 
-=== TEST 69: a tombstone of "500ms"
+=== TEST 68: a tombstone of "500ms"
 --- wrong
 idempotency_ttl 1h tombstone=500ms;
 --- error_log
@@ -657,7 +648,7 @@ as in "tombstone=30d"
 
 
 
-=== TEST 70: a ttl with an unknown parameter
+=== TEST 69: a ttl with an unknown parameter
 --- wrong
 idempotency_ttl 1h stone=1h;
 --- error_log
@@ -665,7 +656,7 @@ invalid parameter "stone=1h" in "idempotency_ttl", it takes "tombstone=TIME"
 
 
 
-=== TEST 71: ttl twice
+=== TEST 70: ttl twice
 --- wrong
 idempotency_ttl 1h;
 idempotency_ttl 2h;
@@ -674,7 +665,7 @@ idempotency_ttl 2h;
 
 
 
-=== TEST 72: a lease of "0"
+=== TEST 71: a lease of "0"
 --- wrong
 idempotency_lease 0;
 --- error_log
@@ -683,7 +674,7 @@ a second at least, as in "30s"
 
 
 
-=== TEST 73: a lease of "999ms"
+=== TEST 72: a lease of "999ms"
 --- wrong
 idempotency_lease 999ms;
 --- error_log
@@ -692,7 +683,7 @@ a second at least, as in "30s"
 
 
 
-=== TEST 74: a lease of "x"
+=== TEST 73: a lease of "x"
 --- wrong
 idempotency_lease x;
 --- error_log
@@ -701,7 +692,7 @@ a second at least, as in "30s"
 
 
 
-=== TEST 75: a lease of ""
+=== TEST 74: a lease of ""
 --- wrong
 idempotency_lease "";
 --- error_log
@@ -710,7 +701,7 @@ a second at least, as in "30s"
 
 
 
-=== TEST 76: a lease of "-1"
+=== TEST 75: a lease of "-1"
 --- wrong
 idempotency_lease -1;
 --- error_log
@@ -719,7 +710,7 @@ a second at least, as in "30s"
 
 
 
-=== TEST 77: lease twice
+=== TEST 76: lease twice
 --- wrong
 idempotency_lease 10s;
 idempotency_lease 20s;
@@ -728,7 +719,7 @@ idempotency_lease 20s;
 
 
 
-=== TEST 78: final of "0"
+=== TEST 77: final of "0"
 --- wrong
 idempotency_final 200 0;
 --- error_log
@@ -736,7 +727,7 @@ invalid status "0" in "idempotency_final", it must be a code from 200 to 599, or
 
 
 
-=== TEST 79: final of "199"
+=== TEST 78: final of "199"
 --- wrong
 idempotency_final 200 199;
 --- error_log
@@ -744,7 +735,7 @@ invalid status "199" in "idempotency_final", it must be a code from 200 to 599, 
 
 
 
-=== TEST 80: final of "600"
+=== TEST 79: final of "600"
 --- wrong
 idempotency_final 200 600;
 --- error_log
@@ -752,7 +743,7 @@ invalid status "600" in "idempotency_final", it must be a code from 200 to 599, 
 
 
 
-=== TEST 81: final of "99999999999999999999"
+=== TEST 80: final of "99999999999999999999"
 --- wrong
 idempotency_final 200 99999999999999999999;
 --- error_log
@@ -760,7 +751,7 @@ invalid status "99999999999999999999" in "idempotency_final", it must be a code 
 
 
 
-=== TEST 82: final of "x"
+=== TEST 81: final of "x"
 --- wrong
 idempotency_final 200 x;
 --- error_log
@@ -768,7 +759,7 @@ invalid status "x" in "idempotency_final", it must be a code from 200 to 599, or
 
 
 
-=== TEST 83: final of ""
+=== TEST 82: final of ""
 --- wrong
 idempotency_final 200 "";
 --- error_log
@@ -776,7 +767,7 @@ invalid status "" in "idempotency_final", it must be a code from 200 to 599, or 
 
 
 
-=== TEST 84: final of "500-"
+=== TEST 83: final of "500-"
 --- wrong
 idempotency_final 200 500-;
 --- error_log
@@ -784,7 +775,7 @@ invalid status "500-" in "idempotency_final", it must be a code from 200 to 599,
 
 
 
-=== TEST 85: final of "-500"
+=== TEST 84: final of "-500"
 --- wrong
 idempotency_final 200 -500;
 --- error_log
@@ -792,7 +783,7 @@ invalid status "-500" in "idempotency_final", it must be a code from 200 to 599,
 
 
 
-=== TEST 86: final of "500-400"
+=== TEST 85: final of "500-400"
 --- wrong
 idempotency_final 200 500-400;
 --- error_log
@@ -800,7 +791,7 @@ invalid status "500-400" in "idempotency_final", it must be a code from 200 to 5
 
 
 
-=== TEST 87: final of "500-600"
+=== TEST 86: final of "500-600"
 --- wrong
 idempotency_final 200 500-600;
 --- error_log
@@ -808,7 +799,7 @@ invalid status "500-600" in "idempotency_final", it must be a code from 200 to 5
 
 
 
-=== TEST 88: final of "5xx"
+=== TEST 87: final of "5xx"
 --- wrong
 idempotency_final 200 5xx;
 --- error_log
@@ -816,7 +807,7 @@ invalid status "5xx" in "idempotency_final", it must be a code from 200 to 599, 
 
 
 
-=== TEST 89: final of "500-502-504"
+=== TEST 88: final of "500-502-504"
 --- wrong
 idempotency_final 200 500-502-504;
 --- error_log
@@ -824,7 +815,7 @@ invalid status "500-502-504" in "idempotency_final", it must be a code from 200 
 
 
 
-=== TEST 90: final twice
+=== TEST 89: final twice
 --- wrong
 idempotency_final 200;
 idempotency_final 201;
@@ -833,7 +824,7 @@ idempotency_final 201;
 
 
 
-=== TEST 91: retryable of "0"
+=== TEST 90: retryable of "0"
 --- wrong
 idempotency_retryable 200 0;
 --- error_log
@@ -841,7 +832,7 @@ invalid status "0" in "idempotency_retryable", it must be a code from 200 to 599
 
 
 
-=== TEST 92: retryable of "199"
+=== TEST 91: retryable of "199"
 --- wrong
 idempotency_retryable 200 199;
 --- error_log
@@ -849,7 +840,7 @@ invalid status "199" in "idempotency_retryable", it must be a code from 200 to 5
 
 
 
-=== TEST 93: retryable of "600"
+=== TEST 92: retryable of "600"
 --- wrong
 idempotency_retryable 200 600;
 --- error_log
@@ -857,7 +848,7 @@ invalid status "600" in "idempotency_retryable", it must be a code from 200 to 5
 
 
 
-=== TEST 94: retryable of "99999999999999999999"
+=== TEST 93: retryable of "99999999999999999999"
 --- wrong
 idempotency_retryable 200 99999999999999999999;
 --- error_log
@@ -865,7 +856,7 @@ invalid status "99999999999999999999" in "idempotency_retryable", it must be a c
 
 
 
-=== TEST 95: retryable of "x"
+=== TEST 94: retryable of "x"
 --- wrong
 idempotency_retryable 200 x;
 --- error_log
@@ -873,7 +864,7 @@ invalid status "x" in "idempotency_retryable", it must be a code from 200 to 599
 
 
 
-=== TEST 96: retryable of ""
+=== TEST 95: retryable of ""
 --- wrong
 idempotency_retryable 200 "";
 --- error_log
@@ -881,7 +872,7 @@ invalid status "" in "idempotency_retryable", it must be a code from 200 to 599,
 
 
 
-=== TEST 97: retryable of "500-"
+=== TEST 96: retryable of "500-"
 --- wrong
 idempotency_retryable 200 500-;
 --- error_log
@@ -889,7 +880,7 @@ invalid status "500-" in "idempotency_retryable", it must be a code from 200 to 
 
 
 
-=== TEST 98: retryable of "-500"
+=== TEST 97: retryable of "-500"
 --- wrong
 idempotency_retryable 200 -500;
 --- error_log
@@ -897,7 +888,7 @@ invalid status "-500" in "idempotency_retryable", it must be a code from 200 to 
 
 
 
-=== TEST 99: retryable of "500-400"
+=== TEST 98: retryable of "500-400"
 --- wrong
 idempotency_retryable 200 500-400;
 --- error_log
@@ -905,7 +896,7 @@ invalid status "500-400" in "idempotency_retryable", it must be a code from 200 
 
 
 
-=== TEST 100: retryable of "500-600"
+=== TEST 99: retryable of "500-600"
 --- wrong
 idempotency_retryable 200 500-600;
 --- error_log
@@ -913,7 +904,7 @@ invalid status "500-600" in "idempotency_retryable", it must be a code from 200 
 
 
 
-=== TEST 101: retryable of "5xx"
+=== TEST 100: retryable of "5xx"
 --- wrong
 idempotency_retryable 200 5xx;
 --- error_log
@@ -921,7 +912,7 @@ invalid status "5xx" in "idempotency_retryable", it must be a code from 200 to 5
 
 
 
-=== TEST 102: retryable of "500-502-504"
+=== TEST 101: retryable of "500-502-504"
 --- wrong
 idempotency_retryable 200 500-502-504;
 --- error_log
@@ -929,7 +920,7 @@ invalid status "500-502-504" in "idempotency_retryable", it must be a code from 
 
 
 
-=== TEST 103: retryable twice
+=== TEST 102: retryable twice
 --- wrong
 idempotency_retryable 200;
 idempotency_retryable 201;
@@ -938,7 +929,7 @@ idempotency_retryable 201;
 
 
 
-=== TEST 104: a largest response of "x"
+=== TEST 103: a largest response of "x"
 --- wrong
 idempotency_max_response x;
 --- error_log
@@ -947,7 +938,7 @@ as in "1m"
 
 
 
-=== TEST 105: a largest response of "-1"
+=== TEST 104: a largest response of "-1"
 --- wrong
 idempotency_max_response -1;
 --- error_log
@@ -956,7 +947,7 @@ as in "1m"
 
 
 
-=== TEST 106: a largest response of ""
+=== TEST 105: a largest response of ""
 --- wrong
 idempotency_max_response "";
 --- error_log
@@ -965,7 +956,7 @@ as in "1m"
 
 
 
-=== TEST 107: a largest response of "1t"
+=== TEST 106: a largest response of "1t"
 --- wrong
 idempotency_max_response 1t;
 --- error_log
@@ -974,7 +965,7 @@ as in "1m"
 
 
 
-=== TEST 108: max_response twice
+=== TEST 107: max_response twice
 --- wrong
 idempotency_max_response 1m;
 idempotency_max_response 2m;
@@ -983,7 +974,7 @@ idempotency_max_response 2m;
 
 
 
-=== TEST 109: a hidden header without a name
+=== TEST 108: a hidden header without a name
 --- wrong
 idempotency_hide_header X-A "";
 --- error_log
@@ -991,7 +982,7 @@ idempotency_hide_header X-A "";
 
 
 
-=== TEST 110: a described-by which is no URL: https://example.com/a b
+=== TEST 109: a described-by which is no URL: https://example.com/a b
 --- wrong
 idempotency_describedby "https://example.com/a b";
 --- error_log
@@ -1000,7 +991,7 @@ must be a URL without spaces, quotes and angle brackets
 
 
 
-=== TEST 111: a described-by which is no URL: https://example.com/"
+=== TEST 110: a described-by which is no URL: https://example.com/"
 --- wrong
 idempotency_describedby "https://example.com/\"";
 --- error_log
@@ -1009,7 +1000,7 @@ must be a URL without spaces, quotes and angle brackets
 
 
 
-=== TEST 112: a described-by which is no URL: https://example.com/<x>
+=== TEST 111: a described-by which is no URL: https://example.com/<x>
 --- wrong
 idempotency_describedby "https://example.com/<x>";
 --- error_log
@@ -1018,7 +1009,7 @@ must be a URL without spaces, quotes and angle brackets
 
 
 
-=== TEST 113: a described-by which is no URL: https://example.com/
+=== TEST 112: a described-by which is no URL: https://example.com/
 --- wrong
 idempotency_describedby "https://example.com/\\";
 --- error_log
@@ -1027,7 +1018,7 @@ must be a URL without spaces, quotes and angle brackets
 
 
 
-=== TEST 114: describedby twice
+=== TEST 113: describedby twice
 --- wrong
 idempotency_describedby http://a/;
 idempotency_describedby http://b/;
@@ -1036,7 +1027,7 @@ idempotency_describedby http://b/;
 
 
 
-=== TEST 115: a log level of "debug"
+=== TEST 114: a log level of "debug"
 --- wrong
 idempotency_log_level debug;
 --- error_log
@@ -1045,7 +1036,7 @@ it must be "info", "notice", "warn" or "error"
 
 
 
-=== TEST 116: a log level of "crit"
+=== TEST 115: a log level of "crit"
 --- wrong
 idempotency_log_level crit;
 --- error_log
@@ -1054,16 +1045,7 @@ it must be "info", "notice", "warn" or "error"
 
 
 
-=== TEST 117: a log level of "NOTICE"
---- wrong
-idempotency_log_level NOTICE;
---- error_log
-invalid value "NOTICE" in "idempotency_log_level"
-it must be "info", "notice", "warn" or "error"
-
-
-
-=== TEST 118: a log level of ""
+=== TEST 116: a log level of ""
 --- wrong
 idempotency_log_level "";
 --- error_log
@@ -1072,7 +1054,7 @@ it must be "info", "notice", "warn" or "error"
 
 
 
-=== TEST 119: log_level twice
+=== TEST 117: log_level twice
 --- wrong
 idempotency_log_level info;
 idempotency_log_level warn;
@@ -1081,7 +1063,61 @@ idempotency_log_level warn;
 
 
 
-=== TEST 120: proxy_next_upstream would send a request twice
+=== TEST 118: unknown outcomes of "keep"
+--- wrong
+idempotency_unknown keep;
+--- error_log
+invalid value "keep" in "idempotency_unknown"
+it must be "hold", "retry" or "probe=/URI"
+
+
+
+=== TEST 119: unknown outcomes of "HOLD"
+--- wrong
+idempotency_unknown HOLD;
+--- error_log
+invalid value "HOLD" in "idempotency_unknown"
+it must be "hold", "retry" or "probe=/URI"
+
+
+
+=== TEST 120: unknown outcomes of "probe="
+--- wrong
+idempotency_unknown probe=;
+--- error_log
+invalid value "probe=" in "idempotency_unknown"
+it must be "hold", "retry" or "probe=/URI"
+
+
+
+=== TEST 121: unknown outcomes of "probe=x"
+--- wrong
+idempotency_unknown probe=x;
+--- error_log
+invalid value "probe=x" in "idempotency_unknown"
+it must be "hold", "retry" or "probe=/URI"
+
+
+
+=== TEST 122: unknown outcomes of ""
+--- wrong
+idempotency_unknown "";
+--- error_log
+invalid value "" in "idempotency_unknown"
+it must be "hold", "retry" or "probe=/URI"
+
+
+
+=== TEST 123: unknown twice
+--- wrong
+idempotency_unknown hold;
+idempotency_unknown retry;
+--- error_log
+"idempotency_unknown" directive is duplicate
+
+
+
+=== TEST 124: proxy_next_upstream would send a request twice
 --- wrong
 proxy_pass http://127.0.0.1:1;
 proxy_next_upstream error non_idempotent;
@@ -1090,7 +1126,7 @@ proxy_next_upstream error non_idempotent;
 
 
 
-=== TEST 121: fastcgi_next_upstream would send a request twice
+=== TEST 125: fastcgi_next_upstream would send a request twice
 --- wrong
 fastcgi_pass 127.0.0.1:1;
 fastcgi_next_upstream error non_idempotent;
@@ -1099,7 +1135,7 @@ fastcgi_next_upstream error non_idempotent;
 
 
 
-=== TEST 122: uwsgi_next_upstream would send a request twice
+=== TEST 126: uwsgi_next_upstream would send a request twice
 --- wrong
 uwsgi_pass 127.0.0.1:1;
 uwsgi_next_upstream error non_idempotent;
@@ -1108,7 +1144,7 @@ uwsgi_next_upstream error non_idempotent;
 
 
 
-=== TEST 123: scgi_next_upstream would send a request twice
+=== TEST 127: scgi_next_upstream would send a request twice
 --- wrong
 scgi_pass 127.0.0.1:1;
 scgi_next_upstream error non_idempotent;
@@ -1117,7 +1153,7 @@ scgi_next_upstream error non_idempotent;
 
 
 
-=== TEST 124: grpc_next_upstream would send a request twice
+=== TEST 128: grpc_next_upstream would send a request twice
 --- wrong
 grpc_pass grpc://127.0.0.1:1;
 grpc_next_upstream error non_idempotent;
@@ -1126,7 +1162,7 @@ grpc_next_upstream error non_idempotent;
 
 
 
-=== TEST 125: non_idempotent is inherited from http
+=== TEST 129: non_idempotent is inherited from http
 --- http_config
     idempotency_store main shm:4m;
     proxy_next_upstream error non_idempotent;
@@ -1144,7 +1180,7 @@ grpc_next_upstream error non_idempotent;
 
 
 
-=== TEST 126: non_idempotent in a location inside an if
+=== TEST 130: non_idempotent in a location inside an if
 --- http_config
     idempotency_store main shm:4m;
 --- config
@@ -1164,7 +1200,7 @@ grpc_next_upstream error non_idempotent;
 
 
 
-=== TEST 127: non_idempotent where idempotency is off
+=== TEST 131: non_idempotent where idempotency is off
 --- config
     location /pay {
         proxy_next_upstream error non_idempotent;
@@ -1177,7 +1213,7 @@ x
 
 
 
-=== TEST 128: no source is needed where idempotency is off
+=== TEST 132: no source is needed where idempotency is off
 --- http_config eval
 "idempotency_store main shm:4m;" . $main::Upstream . "}"
 --- config
@@ -1206,7 +1242,7 @@ x
 
 
 
-=== TEST 129: a store which is used before the line that defines it
+=== TEST 133: a store which is used before the line that defines it
 --- http_config eval
 "idempotency_source everybody;\n" . $main::Upstream . <<'_EOC_';
         idempotency off;
@@ -1231,7 +1267,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 130: inherited from http, from server, and set in a location
+=== TEST 134: inherited from http, from server, and set in a location
 --- http_config eval
 "idempotency_max_key 3;\nidempotency_describedby http://http/;\n"
     . $main::HttpConfig
@@ -1275,7 +1311,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 131: off by default
+=== TEST 135: off by default
 --- config
     location /pay {
         proxy_pass http://up;
@@ -1293,7 +1329,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 132: on, it protects POST and PATCH and nothing else
+=== TEST 136: on, it protects POST and PATCH and nothing else
 --- config
     location /pay {
         idempotency main;
@@ -1310,7 +1346,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 133: the methods of the directive and no other
+=== TEST 137: the methods of the directive and no other
 --- config
     location /pay {
         idempotency main;
@@ -1332,7 +1368,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 134: everything at once, as a user might write it
+=== TEST 138: everything at once, as a user might write it
 --- config
     location /pay {
         idempotency             main;
@@ -1367,7 +1403,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 135: two stores do not share
+=== TEST 139: two stores do not share
 --- http_config eval
 "idempotency_store other shm:1m;\n" . $main::HttpConfig
 --- config

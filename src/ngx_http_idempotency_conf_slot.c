@@ -1,0 +1,120 @@
+
+/*
+ * nginx's own parsers of values, with a sentence that helps.
+ */
+
+
+#include "ngx_http_idempotency_conf.h"
+
+
+static char *ngx_http_idempotency_conf_second(ngx_conf_t *cf, void *post,
+    void *data);
+
+
+static ngx_conf_num_bounds_t  ngx_http_idempotency_conf_max_key_bounds = {
+    ngx_conf_check_num_bounds, 1, 65536
+};
+
+
+static ngx_conf_post_t  ngx_http_idempotency_conf_lease_post = {
+    ngx_http_idempotency_conf_second
+};
+
+
+static ngx_conf_enum_t  ngx_http_idempotency_conf_duplicates[] = {
+    { ngx_string("replay"), NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY },
+    { ngx_string("reject"), NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT },
+    { ngx_null_string, 0 }
+};
+
+
+static ngx_conf_enum_t  ngx_http_idempotency_conf_log_levels[] = {
+    { ngx_string("info"), NGX_LOG_INFO },
+    { ngx_string("notice"), NGX_LOG_NOTICE },
+    { ngx_string("warn"), NGX_LOG_WARN },
+    { ngx_string("error"), NGX_LOG_ERR },
+    { ngx_null_string, 0 }
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_key = {
+    ngx_conf_set_num_slot,
+    &ngx_http_idempotency_conf_max_key_bounds,
+    "a number from 1 to 65536"
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_duplicate = {
+    ngx_conf_set_enum_slot,
+    ngx_http_idempotency_conf_duplicates,
+    "\"replay\" or \"reject\""
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_lease = {
+    ngx_conf_set_msec_slot,
+    &ngx_http_idempotency_conf_lease_post,
+    "a second at least, as in \"30s\""
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_response = {
+    ngx_conf_set_size_slot,
+    NULL,
+    "a size, as in \"1m\""
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_log_level = {
+    ngx_conf_set_enum_slot,
+    ngx_http_idempotency_conf_log_levels,
+    "\"info\", \"notice\", \"warn\" or \"error\""
+};
+
+
+char *
+ngx_http_idempotency_conf_slot(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char                              *rv;
+    ngx_str_t                         *value;
+    ngx_uint_t                         level;
+    ngx_command_t                      slot;
+    ngx_http_idempotency_conf_slot_t  *rule;
+
+    rule = cmd->post;
+
+    slot = *cmd;
+    slot.post = rule->post;
+
+    /* some of them log a value without the name of its directive */
+
+    level = cf->log->log_level;
+    cf->log->log_level = NGX_LOG_STDERR;
+
+    rv = rule->set(cf, &slot, conf);
+
+    cf->log->log_level = level;
+
+    if (rv == NGX_CONF_OK
+        || (rv != NGX_CONF_ERROR && ngx_strcmp(rv, "is duplicate") == 0))
+    {
+        return rv;
+    }
+
+    value = cf->args->elts;
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid value \"%V\" in \"%V\", it must be %s",
+                       &value[1], &cmd->name, rule->fix);
+
+    return NGX_CONF_ERROR;
+}
+
+
+static char *
+ngx_http_idempotency_conf_second(ngx_conf_t *cf, void *post, void *data)
+{
+    ngx_msec_t *value = data;
+
+    return *value < 1000 ? NGX_CONF_ERROR : NGX_CONF_OK;
+}
