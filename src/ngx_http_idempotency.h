@@ -100,6 +100,8 @@ typedef enum {
  *     READY -> CLAIM    the store is asked
  *     CLAIM -> OWNED    the claim is ours, content may run
  *     CLAIM -> REPLAY   the stored answer is the content
+ *     CLAIM -> PROBE    unknown: the upstream is asked what happened
+ *     PROBE -> CLAIM    it has told
  *     any -> CLOSED     refused or not ours to protect; hands off
  */
 
@@ -108,6 +110,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_WAY_BODY,
     NGX_HTTP_IDEMPOTENCY_WAY_READY,
     NGX_HTTP_IDEMPOTENCY_WAY_CLAIM,
+    NGX_HTTP_IDEMPOTENCY_WAY_PROBE,
     NGX_HTTP_IDEMPOTENCY_WAY_OWNED,
     NGX_HTTP_IDEMPOTENCY_WAY_REPLAY,
     NGX_HTTP_IDEMPOTENCY_WAY_CLOSED
@@ -162,6 +165,8 @@ typedef struct {
     ngx_http_handler_pt                content_handler;
     ngx_uint_t                         method;     /* to be restored, or 0 */
 
+    ngx_http_request_t                *probe;  /* the subrequest, see probe.c */
+
     /* the answer, see capture.c */
 
     ngx_http_idempotency_answer_e      answer;
@@ -171,6 +176,8 @@ typedef struct {
     size_t                             body_len;
     time_t                             ttl;    /* the upstream's word, or 0 */
 
+    unsigned                           probed:1;   /* once is enough */
+    unsigned                           probe_done:1;
     unsigned                           wrapped:1;  /* handler is ours ... */
     unsigned                           ran:1;      /* ... and was called */
     unsigned                           settled:1;  /* the store was told */

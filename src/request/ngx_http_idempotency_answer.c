@@ -157,7 +157,9 @@ ngx_http_idempotency_answer_collect(ngx_http_request_t *r,
             return NGX_DECLINED;
         }
 
-        last |= b->last_buf;
+        /* a subrequest ends with last_in_chain */
+
+        last |= (r == r->main) ? b->last_buf : b->last_in_chain;
     }
 
     if (!last) {

@@ -8,6 +8,7 @@
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_failpoint.h"
+#include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_upstream.h"
@@ -50,7 +51,10 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
     ngx_http_idempotency_ctx_t  *ctx;
 
     if (r != r->main) {
-        return ngx_http_next_header_filter(r);
+        ctx = ngx_http_idempotency_probe_find(r);
+
+        return ctx ? ngx_http_idempotency_probe_header(r, ctx)
+                   : ngx_http_next_header_filter(r);
     }
 
     ctx = ngx_http_idempotency_context_get(r);
@@ -153,7 +157,10 @@ ngx_http_idempotency_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     ngx_http_idempotency_ctx_t  *ctx;
 
     if (r != r->main) {
-        return ngx_http_next_body_filter(r, in);
+        ctx = ngx_http_idempotency_probe_find(r);
+
+        return ctx ? ngx_http_idempotency_probe_body(r, ctx, in)
+                   : ngx_http_next_body_filter(r, in);
     }
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_idempotency_module);

@@ -9,6 +9,7 @@
 #include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_upstream.h"
@@ -28,9 +29,18 @@ static ngx_int_t ngx_http_idempotency_handler_read_body(ngx_http_request_t *r,
 static void ngx_http_idempotency_handler_body(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_submit(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type,
+    uint64_t fence);
 static ngx_int_t ngx_http_idempotency_handler_act(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_own(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_duplicate(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_ask(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_told(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 
@@ -177,6 +187,9 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
         return ctx->op->pending ? NGX_AGAIN
                                 : ngx_http_idempotency_handler_act(r, ctx);
 
+    case NGX_HTTP_IDEMPOTENCY_WAY_PROBE:
+        return ngx_http_idempotency_handler_told(r, ctx);
+
     case NGX_HTTP_IDEMPOTENCY_WAY_OWNED:
 
         /* a redirect has brought another content handler */
@@ -290,8 +303,6 @@ static ngx_int_t
 ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_int_t  rc;
-
     if (ngx_http_idempotency_fingerprint(r, ctx) != NGX_OK) {
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -304,13 +315,38 @@ ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (ngx_http_idempotency_context_op(ctx, NGX_IDEMPOTENCY_CLAIM) == NULL) {
+    return ngx_http_idempotency_handler_submit(r, ctx, NGX_IDEMPOTENCY_CLAIM,
+                                               0);
+}
+
+
+/* "fence" is the one of an unknown that the operation is about, or 0 */
+
+static ngx_int_t
+ngx_http_idempotency_handler_submit(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type,
+    uint64_t fence)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_http_idempotency_context_op(ctx, type);
+
+    if (op == NULL) {
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY) {
-        ctx->op->flags |= NGX_IDEMPOTENCY_CLAIM_UNKNOWN;
+    op->fence = fence;
+
+    if (fence
+        || ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY)
+    {
+        op->flags |= NGX_IDEMPOTENCY_CLAIM_UNKNOWN;
+    }
+
+    if (type == NGX_IDEMPOTENCY_RESOLVE) {
+        ngx_http_idempotency_probe_answer(ctx, op);
     }
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLAIM;
@@ -330,23 +366,42 @@ ngx_http_idempotency_handler_act(ngx_http_request_t *r,
 
     op = ctx->op;
 
-    ctx->fence = op->record.fence;
-    ctx->attempt = op->record.attempts;
-    ctx->created = op->record.created;
-
-    if (op->error == NGX_IDEMPOTENCY_ERROR_NONE
-        && op->result == NGX_IDEMPOTENCY_EXISTS)
-    {
-        return ngx_http_idempotency_handler_duplicate(r, ctx);
-    }
-
-    if (op->error != NGX_IDEMPOTENCY_ERROR_NONE
-        || op->result != NGX_IDEMPOTENCY_GRANTED)
-    {
+    if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         return ngx_http_idempotency_problem(r, ctx,
                                       NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
     }
 
+    ctx->fence = op->record.fence;
+    ctx->attempt = op->record.attempts;
+    ctx->created = op->record.created;
+
+    if (op->type == NGX_IDEMPOTENCY_RESOLVE) {
+
+        /* whether it was accepted or not: the record has the answer */
+
+        return ngx_http_idempotency_handler_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_CLAIM, 0);
+    }
+
+    if (op->result == NGX_IDEMPOTENCY_EXISTS) {
+        return ngx_http_idempotency_handler_duplicate(r, ctx);
+    }
+
+    if (op->result != NGX_IDEMPOTENCY_GRANTED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+    }
+
+    return op->type == NGX_IDEMPOTENCY_PROBE
+           ? ngx_http_idempotency_handler_ask(r, ctx)
+           : ngx_http_idempotency_handler_own(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_handler_own(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
     ngx_http_idempotency_context_own(ctx);
 
     ngx_http_idempotency_failpoint(ctx, "after_claim");
@@ -374,6 +429,16 @@ ngx_http_idempotency_handler_duplicate(ngx_http_request_t *r,
                                               off ? NULL : ctx->fingerprint,
                                               ctx->conf->duplicate);
 
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
+        && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
+        && !ctx->probed)
+    {
+        ctx->probed = 1;
+
+        return ngx_http_idempotency_handler_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_PROBE, 0);
+    }
+
     if (verdict != NGX_HTTP_IDEMPOTENCY_REPLAY) {
         return ngx_http_idempotency_problem(r, ctx, verdict);
     }
@@ -397,5 +462,50 @@ ngx_http_idempotency_handler_duplicate(ngx_http_request_t *r,
     default: /* NGX_ERROR */
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_handler_ask(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ngx_http_idempotency_probe_start(r, ctx) != NGX_OK) {
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_PROBE;
+
+    return NGX_AGAIN;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_handler_told(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_verdict_e  verdict;
+
+    if (ngx_http_idempotency_probe_verdict(ctx, &verdict) == NGX_AGAIN) {
+        return NGX_AGAIN;
+    }
+
+    switch (verdict) {
+
+    case NGX_HTTP_IDEMPOTENCY_REPLAY:
+        return ngx_http_idempotency_handler_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_RESOLVE,
+                                                   ctx->fence);
+
+    case NGX_HTTP_IDEMPOTENCY_EXECUTE:
+        return ngx_http_idempotency_handler_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_CLAIM,
+                                                   ctx->fence);
+
+    default:
+        ngx_http_idempotency_probe_end(ctx);
+
+        return ngx_http_idempotency_problem(r, ctx, verdict);
     }
 }

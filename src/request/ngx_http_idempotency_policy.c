@@ -7,6 +7,9 @@
 #include "ngx_http_idempotency_policy.h"
 
 
+#define NGX_HTTP_TOO_EARLY  425
+
+
 static ngx_uint_t ngx_http_idempotency_policy_listed(
     const ngx_http_idempotency_statuses_t *statuses, ngx_uint_t status);
 static ngx_uint_t ngx_http_idempotency_policy_equal(const u_char *one,
@@ -103,6 +106,25 @@ ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
 
     return facts->upstream ? NGX_IDEMPOTENCY_MARK_UNKNOWN
                            : NGX_IDEMPOTENCY_RELEASE;
+}
+
+
+ngx_http_idempotency_verdict_e
+ngx_http_idempotency_policy_probe(ngx_uint_t status)
+{
+    if (status == NGX_HTTP_ACCEPTED || status == NGX_HTTP_TOO_EARLY) {
+        return NGX_HTTP_IDEMPOTENCY_RUNNING;
+    }
+
+    if (status >= NGX_HTTP_OK && status < NGX_HTTP_SPECIAL_RESPONSE) {
+        return NGX_HTTP_IDEMPOTENCY_REPLAY;
+    }
+
+    if (status == NGX_HTTP_NOT_FOUND) {
+        return NGX_HTTP_IDEMPOTENCY_EXECUTE;
+    }
+
+    return NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
 }
 
 

@@ -74,6 +74,13 @@ ngx_idempotency_op_e ngx_http_idempotency_policy_outcome(
     const ngx_http_idempotency_statuses_t *final,
     const ngx_http_idempotency_statuses_t *retryable);
 
+/*
+ * The upstream was asked about an unknown.  REPLAY: executed, its answer is
+ * the record's; EXECUTE: never executed; otherwise what the duplicate gets.
+ */
+ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_probe(
+    ngx_uint_t status);
+
 /* May a content handler run again for the same claim? */
 ngx_uint_t ngx_http_idempotency_policy_second_run(off_t sent,
     ngx_uint_t method, ngx_uint_t own_redirect);

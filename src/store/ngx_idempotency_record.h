@@ -75,7 +75,7 @@ typedef struct {
     time_t                   created;          /* wall clock, seconds */
     ngx_uint_t               attempts;         /* claims granted so far */
     ngx_uint_t               status;           /* of the answer, 0: none */
-    ngx_msec_t               lease_left;       /* executing only */
+    ngx_msec_t               lease_left;       /* of owner or prober */
     time_t                   ttl_left;         /* seconds to the next move */
     ngx_str_t                head;             /* encoded answer head */
     ngx_str_t                body;

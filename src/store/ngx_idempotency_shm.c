@@ -41,6 +41,8 @@ static ngx_int_t ngx_idempotency_shm_release(ngx_idempotency_shm_ctx_t *ctx,
 static ngx_int_t ngx_idempotency_shm_mark_unknown(
     ngx_idempotency_shm_ctx_t *ctx, ngx_idempotency_op_t *op,
     ngx_idempotency_shm_node_t *node, uint64_t now);
+static ngx_int_t ngx_idempotency_shm_probe(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
 static ngx_int_t ngx_idempotency_shm_issue(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
 static ngx_int_t ngx_idempotency_shm_resolve(ngx_idempotency_shm_ctx_t *ctx,
@@ -246,6 +248,9 @@ ngx_idempotency_shm_run_locked(ngx_idempotency_shm_ctx_t *ctx,
     case NGX_IDEMPOTENCY_MARK_UNKNOWN:
         return ngx_idempotency_shm_mark_unknown(ctx, op, node, now);
 
+    case NGX_IDEMPOTENCY_PROBE:
+        return ngx_idempotency_shm_probe(ctx, op, node, now);
+
     case NGX_IDEMPOTENCY_ISSUE:
         return ngx_idempotency_shm_issue(ctx, op, node, now);
 
@@ -357,6 +362,7 @@ ngx_idempotency_shm_may_take(ngx_idempotency_op_t *op,
 
     case NGX_IDEMPOTENCY_UNKNOWN:
         return (op->flags & NGX_IDEMPOTENCY_CLAIM_UNKNOWN)
+               && (op->fence == 0 || op->fence == node->fence)
                && ngx_memcmp(node->fingerprint, op->fingerprint,
                              NGX_IDEMPOTENCY_FINGERPRINT_LEN) == 0;
 
@@ -438,6 +444,43 @@ ngx_idempotency_shm_mark_unknown(ngx_idempotency_shm_ctx_t *ctx,
         }
     }
 
+    ngx_idempotency_shm_show(op, node, now);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_shm_probe(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now)
+{
+    if (op->fence) {
+        op->result = NGX_IDEMPOTENCY_REFUSED;
+
+        if (node
+            && node->state == NGX_IDEMPOTENCY_UNKNOWN
+            && node->fence == op->fence)
+        {
+            ngx_idempotency_shm_move_unknown(ctx, node, now);
+            op->result = NGX_IDEMPOTENCY_OK;
+        }
+
+        ngx_idempotency_shm_show(op, node, now);
+
+        return NGX_OK;
+    }
+
+    if (node == NULL
+        || ngx_idempotency_shm_state(node, now) != NGX_IDEMPOTENCY_UNKNOWN
+        || node->lease > now)
+    {
+        op->result = NGX_IDEMPOTENCY_EXISTS;
+        return ngx_idempotency_shm_show_answer(op, node, now);
+    }
+
+    ngx_idempotency_shm_move_probe(ctx, op, node, now);
+
+    op->result = NGX_IDEMPOTENCY_GRANTED;
     ngx_idempotency_shm_show(op, node, now);
 
     return NGX_OK;

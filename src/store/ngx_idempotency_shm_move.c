@@ -376,6 +376,17 @@ ngx_idempotency_shm_move_unknown(ngx_idempotency_shm_ctx_t *ctx,
 
 
 void
+ngx_idempotency_shm_move_probe(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now)
+{
+    ngx_idempotency_shm_move_unknown(ctx, node, now);
+
+    node->fence = ngx_idempotency_shm_fence(ctx);
+    node->lease = now + op->lease;
+}
+
+
+void
 ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t now)
 {

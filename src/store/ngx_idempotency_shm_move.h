@@ -62,9 +62,13 @@ void ngx_idempotency_shm_move_done(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node,
     ngx_idempotency_shm_writer_t *w, uint64_t now);
 
-/* executing -> unknown */
+/* executing, unknown -> unknown; nobody asks about it */
 void ngx_idempotency_shm_move_unknown(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t now);
+
+/* unknown -> unknown, with another fence: somebody asks what happened */
+void ngx_idempotency_shm_move_probe(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
 
 /* executing, unknown -> issued, if it was and still would be, else none */
 void ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,

@@ -346,7 +346,11 @@ ngx_idempotency_shm_show(ngx_idempotency_op_t *op,
         break;
 
     case NGX_IDEMPOTENCY_EXECUTING:
-        record->lease_left = (ngx_msec_t) (node->lease - now);
+    case NGX_IDEMPOTENCY_UNKNOWN:
+        if (node->lease > now) {
+            record->lease_left = (ngx_msec_t) (node->lease - now);
+        }
+
         break;
 
     case NGX_IDEMPOTENCY_DONE:

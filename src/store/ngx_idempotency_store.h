@@ -51,6 +51,14 @@ typedef enum {
     /* executing -> unknown: sent, and no answer.  OK or REFUSED. */
     NGX_IDEMPOTENCY_MARK_UNKNOWN,
 
+    /*
+     * Takes the right to ask what became of an unknown, until op->lease is
+     * over.  GRANTED: record.fence is a new one.  Otherwise EXISTS, and
+     * op->record shows why: unknown with a lease left means that somebody
+     * else is asking.  With op->fence it gives that right back: OK, REFUSED.
+     */
+    NGX_IDEMPOTENCY_PROBE,
+
     /* prolongs op->leases; each lease gets a result of its own */
     NGX_IDEMPOTENCY_RENEW,
 
@@ -90,7 +98,10 @@ typedef enum {
 } ngx_idempotency_error_e;
 
 
-/* claim: an unknown record with this fingerprint may be taken over */
+/*
+ * claim: an unknown record with this fingerprint may be taken over, and with
+ * this fence if op->fence is not 0
+ */
 #define NGX_IDEMPOTENCY_CLAIM_UNKNOWN  0x01
 /* claim: only an issued key may be taken */
 #define NGX_IDEMPOTENCY_CLAIM_ISSUED   0x02
@@ -127,8 +138,8 @@ struct ngx_idempotency_op_s {
     u_char                          fingerprint
                                         [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
     ngx_uint_t                      flags;
-    uint64_t                        fence;        /* resolve, purge */
-    ngx_msec_t                      lease;        /* claim */
+    uint64_t                        fence;        /* as it was seen */
+    ngx_msec_t                      lease;        /* claim, probe */
     time_t                          ttl;          /* of done or issued */
     time_t                          tombstone;
     ngx_array_t                    *leases;       /* renew */
