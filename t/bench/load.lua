@@ -1,0 +1,43 @@
+-- One POST after the other, with new keys or with a set of keys in a circle.
+
+local body = os.getenv("BENCH_BODY")
+local prefix = os.getenv("BENCH_PREFIX")
+local keys = tonumber(os.getenv("BENCH_KEYS"))
+
+local head, tail
+local n = 0
+
+
+function init(args)
+   head = "POST " .. wrk.path .. " HTTP/1.1\r\n"
+          .. "Host: " .. wrk.host .. "\r\n"
+          .. "User-Agent: bench/1.0\r\n"
+          .. "Accept: application/json\r\n"
+          .. "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
+          .. "Content-Type: application/json\r\n"
+          .. "Content-Length: " .. #body .. "\r\n"
+          .. "Idempotency-Key: " .. prefix .. "-"
+   tail = "\r\n\r\n" .. body
+end
+
+
+function request()
+   local k = n
+
+   n = n + 1
+
+   if keys > 0 then
+      -- far apart, so that neighbours in time are none in memory
+      k = (n * 7919) % keys
+   end
+
+   return head .. string.format("%012d", k) .. tail
+end
+
+
+function done(summary, latency, requests)
+   local e = summary.errors
+
+   io.write(string.format("BENCH %d %d %d\n", summary.requests,
+                          e.connect + e.read + e.write + e.timeout, e.status))
+end
