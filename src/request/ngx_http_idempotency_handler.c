@@ -16,6 +16,9 @@
 #include <openssl/rand.h>
 
 
+#define NGX_HTTP_IDEMPOTENCY_OWNERS  64
+
+
 static ngx_int_t ngx_http_idempotency_access_handler(ngx_http_request_t *r);
 static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_early(
     ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
@@ -32,6 +35,8 @@ static ngx_int_t ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
 static ngx_int_t ngx_http_idempotency_handler_submit(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type,
     uint64_t fence);
+static ngx_int_t ngx_http_idempotency_handler_owner(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_act(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_own(ngx_http_request_t *r,
@@ -308,9 +313,7 @@ ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (RAND_bytes(ctx->owner, NGX_IDEMPOTENCY_OWNER_LEN) != 1) {
-        ngx_log_error(NGX_LOG_CRIT, r->connection->log, 0,
-                      "idempotency got no random bytes from libcrypto");
+    if (ngx_http_idempotency_handler_owner(r, ctx) != NGX_OK) {
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -355,6 +358,38 @@ ngx_http_idempotency_handler_submit(ngx_http_request_t *r,
 
     return rc == NGX_AGAIN ? NGX_AGAIN
                            : ngx_http_idempotency_handler_act(r, ctx);
+}
+
+
+/*
+ * libcrypto asks its price for the call and not for the bytes: owners are
+ * drawn many at a time.  Workers start with none, and do not fork.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_handler_owner(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    static u_char      owners[NGX_HTTP_IDEMPOTENCY_OWNERS]
+                             [NGX_IDEMPOTENCY_OWNER_LEN];
+    static ngx_uint_t  left;
+
+    if (left == 0) {
+
+        if (RAND_bytes(owners[0], sizeof(owners)) != 1) {
+            ngx_log_error(NGX_LOG_CRIT, r->connection->log, 0,
+                          "idempotency got no random bytes from libcrypto");
+            return NGX_ERROR;
+        }
+
+        left = NGX_HTTP_IDEMPOTENCY_OWNERS;
+    }
+
+    left--;
+
+    ngx_memcpy(ctx->owner, owners[left], NGX_IDEMPOTENCY_OWNER_LEN);
+
+    return NGX_OK;
 }
 
 
