@@ -477,3 +477,37 @@ GET /s?op=fetch&key=t30
  qr/^lease_left: 0\nttl_left: 100\n/m,
  qr/^lease_left: 0\nttl_left: 60\n/m,
  qr/^result: ok\nstate: tombstone\n.*^ttl_left: 30\n/ms]
+
+
+
+=== TEST 32: one at a time asks about an unknown, under a fence of its own
+--- request eval
+["GET /s?op=claim&key=t32&owner=A&lease=1000&fp=F",
+ "GET /s?op=probe&key=t32&lease=5000",
+ "GET /s?op=probe&key=t32&lease=5000&after=2000",
+ "GET /s?op=probe&key=t32&lease=5000&after=3000",
+ "GET /s?op=probe&key=t32&fence=1&after=3000",
+ "GET /s?op=probe&key=t32&fence=current&after=3000",
+ "GET /s?op=probe&key=t32&lease=5000&after=3000",
+ "GET /s?op=claim&key=t32&owner=B&fp=F&flags=unknown&fence=1&after=3000",
+ "GET /s?op=claim&key=t32&owner=B&fp=F&flags=unknown&fence=current&after=3000",
+ "GET /s?op=probe&key=t32none"]
+--- response_body_like eval
+[main::seen('granted', 'executing'), main::seen('exists', 'executing'),
+ qr/^result: granted\nstate: unknown\n.*^lease_left: 5000\n/ms,
+ main::seen('exists', 'unknown'), main::seen('refused', 'unknown'),
+ qr/^result: ok\nstate: unknown\n.*^lease_left: 0\n/ms,
+ main::seen('granted', 'unknown'), main::seen('exists', 'unknown'),
+ main::seen('granted', 'executing', 2), main::seen('exists', 'none')]
+
+
+
+=== TEST 33: an answer comes after all, while somebody asks
+--- request eval
+["GET /s?op=claim&key=t33&owner=A&lease=0", "GET /s?op=probe&key=t33&lease=5000",
+ "GET /s?op=renew&key=t33&owner=A", "GET /s?op=complete&key=t33&owner=A&body=late",
+ "GET /s?op=fetch&key=t33"]
+--- response_body_like eval
+[main::seen('granted', 'unknown'), main::seen('granted', 'unknown'),
+ qr/^result: ok\nlease: refused\n/, main::seen('ok', 'done'),
+ qr/^body: "late"$/m]

@@ -108,3 +108,17 @@ main::answers(@main::heads)
 main::requests('bufs', '&bufs=300', 100, 299, 300, 4096, 70000)
 --- response_body_like eval
 main::answers(100, 299, 300, 4096, 70000)
+
+
+
+=== TEST 7: a claim and a late answer are shown a long answer too
+--- request eval
+["GET /s?op=claim&key=t7&owner=A", "GET /s?op=complete&key=t7&owner=A&body_len=70000",
+ "GET /s?op=claim&key=t7&owner=B", "GET /s?op=complete&key=t7&owner=B&body_len=80000",
+ "GET /s?op=claim&key=t7&owner=A"]
+--- response_body_like eval
+my $body = main::bytes(70000);
+[qr/^result: granted\n/, qr/^result: ok\n/,
+ qr/^result: exists\nstate: done\n.*^body: $body\n/ms,
+ qr/^result: refused\nstate: done\n.*^body: $body\n/ms,
+ qr/^result: exists\nstate: done\n.*^body: $body\n/ms]

@@ -9,12 +9,6 @@
 #include <ngx_md5.h>
 
 
-#define NGX_HTTP_IDEMPOTENCY_EXERCISE_LINES  1024
-
-/* longer texts are shown as length and checksum */
-#define NGX_HTTP_IDEMPOTENCY_EXERCISE_SHOW   64
-
-
 typedef struct {
     ngx_str_t    name;
     ngx_int_t    type;
@@ -43,10 +37,6 @@ static ngx_int_t ngx_http_idempotency_exercise_submit(ngx_http_request_t *r,
     ngx_idempotency_op_t *op);
 static void ngx_http_idempotency_exercise_done(ngx_idempotency_op_t *op);
 static void ngx_http_idempotency_exercise_drop(void *data);
-static ngx_int_t ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
-    ngx_idempotency_op_t *op, ngx_int_t rc);
-static u_char *ngx_http_idempotency_exercise_show_bytes(u_char *p, char *name,
-    ngx_str_t *s);
 
 
 static ngx_http_idempotency_exercise_op_t
@@ -56,6 +46,7 @@ static ngx_http_idempotency_exercise_op_t
     { ngx_string("complete"), NGX_IDEMPOTENCY_COMPLETE, NULL },
     { ngx_string("release"), NGX_IDEMPOTENCY_RELEASE, NULL },
     { ngx_string("mark_unknown"), NGX_IDEMPOTENCY_MARK_UNKNOWN, NULL },
+    { ngx_string("probe"), NGX_IDEMPOTENCY_PROBE, NULL },
     { ngx_string("renew"), NGX_IDEMPOTENCY_RENEW, NULL },
     { ngx_string("issue"), NGX_IDEMPOTENCY_ISSUE, NULL },
     { ngx_string("fetch"), NGX_IDEMPOTENCY_FETCH, NULL },
@@ -81,19 +72,6 @@ static ngx_http_idempotency_exercise_op_t
     { ngx_string("fuzz"), 0, ngx_http_idempotency_exercise_fuzz },
 
     { ngx_null_string, 0, NULL }
-};
-
-
-static char  *ngx_http_idempotency_exercise_results[] = {
-    "ok", "granted", "exists", "not_issued", "refused"
-};
-
-static char  *ngx_http_idempotency_exercise_errors[] = {
-    "none", "full", "damaged", "memory"
-};
-
-static char  *ngx_http_idempotency_exercise_states[] = {
-    "none", "issued", "executing", "unknown", "done", "tombstone"
 };
 
 
@@ -494,9 +472,13 @@ ngx_http_idempotency_exercise_submit(ngx_http_request_t *r,
     ngx_idempotency_shm_kill = ngx_http_idempotency_exercise_number(r, "kill",
                                                                     0);
 
+    ngx_idempotency_shm_pause = ngx_http_idempotency_exercise_number(r,
+                                                                  "pause", 0);
+
     rc = ngx_idempotency_op_submit(op);
 
     ngx_idempotency_shm_kill = 0;
+    ngx_idempotency_shm_pause = 0;
 
     ngx_current_msec = now;
 
@@ -528,114 +510,4 @@ static void
 ngx_http_idempotency_exercise_drop(void *data)
 {
     ngx_idempotency_op_drop(data);
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
-    ngx_idempotency_op_t *op, ngx_int_t rc)
-{
-    size_t                     len;
-    u_char                    *p;
-    ngx_buf_t                 *b;
-    ngx_uint_t                 i;
-    ngx_idempotency_lease_t   *lease;
-    ngx_idempotency_record_t  *record;
-
-    record = &op->record;
-
-    len = NGX_HTTP_IDEMPOTENCY_EXERCISE_LINES;
-
-    if (op->leases) {
-        len += op->leases->nelts * sizeof("lease: not_issued" CRLF);
-    }
-
-    b = ngx_create_temp_buf(r->pool, len);
-    if (b == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    p = b->last;
-
-    if (rc != NGX_OK) {
-        b->last = ngx_sprintf(p, "error: %s\n",
-                              ngx_http_idempotency_exercise_errors[op->error]);
-        return ngx_http_idempotency_exercise_send(r, b);
-    }
-
-    p = ngx_sprintf(p, "result: %s\n",
-                    ngx_http_idempotency_exercise_results[op->result]);
-
-    if (op->leases) {
-
-        lease = op->leases->elts;
-
-        for (i = 0; i < op->leases->nelts; i++) {
-            p = ngx_sprintf(p, "lease: %s\n",
-                    ngx_http_idempotency_exercise_results[lease[i].result]);
-        }
-
-        b->last = p;
-
-        return ngx_http_idempotency_exercise_send(r, b);
-    }
-
-    p = ngx_sprintf(p, "state: %s\n"
-                       "attempts: %ui\n"
-                       "status: %ui\n"
-                       "kept: %d\n",
-                    ngx_http_idempotency_exercise_states[record->state],
-                    record->attempts, record->status, (int) record->kept);
-
-    p = ngx_http_idempotency_exercise_show_bytes(p, "head", &record->head);
-    p = ngx_http_idempotency_exercise_show_bytes(p, "body", &record->body);
-
-    p = ngx_sprintf(p, "fp: %s\n", record->fingerprint);
-
-    b->last = ngx_sprintf(p, "fence: %uL\n"
-                             "created: %T\n"
-                             "lease_left: %M\n"
-                             "ttl_left: %T\n",
-                          record->fence, record->created, record->lease_left,
-                          record->ttl_left);
-
-    return ngx_http_idempotency_exercise_send(r, b);
-}
-
-
-static u_char *
-ngx_http_idempotency_exercise_show_bytes(u_char *p, char *name, ngx_str_t *s)
-{
-    if (s->len <= NGX_HTTP_IDEMPOTENCY_EXERCISE_SHOW) {
-        return ngx_sprintf(p, "%s: \"%V\"\n", name, s);
-    }
-
-    return ngx_sprintf(p, "%s: %uz bytes %08xD\n", name, s->len,
-                       ngx_crc32_long(s->data, s->len));
-}
-
-
-ngx_int_t
-ngx_http_idempotency_exercise_send(ngx_http_request_t *r, ngx_buf_t *b)
-{
-    ngx_int_t    rc;
-    ngx_chain_t  out;
-
-    r->headers_out.status = NGX_HTTP_OK;
-    r->headers_out.content_length_n = b->last - b->pos;
-    ngx_str_set(&r->headers_out.content_type, "text/plain");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-
-    rc = ngx_http_send_header(r);
-
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
-
-    b->last_buf = 1;
-
-    out.buf = b;
-    out.next = NULL;
-
-    return ngx_http_output_filter(r, &out);
 }

@@ -14,7 +14,8 @@
 /*
  * The directive "idempotency_exercise STORE".  The location then answers
  *
- *     ?op=claim|complete|release|mark_unknown|renew|issue|fetch|resolve|purge
+ *     ?op=claim|complete|release|mark_unknown|probe|renew|issue|fetch|resolve
+ *         |purge
  *
  *      key=TEXT owner=TEXT fp=TEXT   padded to the sizes of a record; renew
  *                                    takes several keys, "a,b,c"
@@ -27,6 +28,7 @@
  *      keep=0                        keep neither
  *      after=MSEC                    the clock is ahead by that much
  *      kill=N                        dies at the N-th point inside the mutex
+ *      pause=MSEC                    sleeps between the first two steps
  *
  * by lines "result: ...", "state: ..." and so on, or "error: ...".  What else
  * it can do is in the table of ngx_http_idempotency_exercise.c.
@@ -45,6 +47,10 @@ int64_t ngx_http_idempotency_exercise_number(ngx_http_request_t *r,
 
 /* "len" bytes of a pattern that does not repeat within 64 KB */
 void ngx_http_idempotency_exercise_pattern(u_char *p, size_t len);
+
+/* what came of an operation; "rc" is what its submission returned */
+ngx_int_t ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
+    ngx_idempotency_op_t *op, ngx_int_t rc);
 
 /* sends text/plain */
 ngx_int_t ngx_http_idempotency_exercise_send(ngx_http_request_t *r,

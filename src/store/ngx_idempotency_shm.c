@@ -20,9 +20,6 @@
 #define NGX_IDEMPOTENCY_SHM_TRIES      8
 
 
-static ngx_int_t ngx_idempotency_shm_check_size(ngx_conf_t *cf,
-    ngx_str_t *name, size_t size, void *tag);
-
 static ngx_int_t ngx_idempotency_shm_submit(ngx_idempotency_op_t *op);
 static ngx_int_t ngx_idempotency_shm_run(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, uint64_t now);
@@ -67,7 +64,7 @@ ngx_idempotency_shm_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_idempotency_shm_check_size(cf, &store->name, size, tag)
+    if (ngx_idempotency_shm_check_old(cf, &store->name, size, tag)
         != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -99,52 +96,6 @@ ngx_idempotency_shm_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     store->data = ctx;
 
     return NGX_CONF_OK;
-}
-
-
-/* ngx_init_cycle() would replace a zone of another size by an empty one */
-
-static ngx_int_t
-ngx_idempotency_shm_check_size(ngx_conf_t *cf, ngx_str_t *name, size_t size,
-    void *tag)
-{
-    ngx_uint_t        i;
-    ngx_shm_zone_t   *zone;
-    ngx_list_part_t  *part;
-
-    part = &cf->cycle->old_cycle->shared_memory.part;
-    zone = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            zone = part->elts;
-            i = 0;
-        }
-
-        if (zone[i].tag != tag
-            || zone[i].shm.size == size
-            || zone[i].shm.name.len != name->len
-            || ngx_strncmp(zone[i].shm.name.data, name->data, name->len) != 0)
-        {
-            continue;
-        }
-
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "idempotency_store \"%V\": the size of a live zone "
-                           "cannot change from %uz to %uz in a reload, it "
-                           "would forget every key; restart nginx, or keep "
-                           "the size", name, zone[i].shm.size, size);
-
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
 }
 
 

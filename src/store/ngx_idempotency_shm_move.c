@@ -224,6 +224,7 @@ ngx_idempotency_shm_move_anew(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_lease_t *lease, ngx_idempotency_state_e state,
     uint64_t now)
 {
+    time_t                       keep;
     uint64_t                     due;
     ngx_idempotency_shm_node_t  *node;
 
@@ -244,9 +245,11 @@ ngx_idempotency_shm_move_anew(ngx_idempotency_shm_ctx_t *ctx,
         node->fence = ngx_idempotency_shm_fence(ctx);
     }
 
+    keep = ngx_max(lease->keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
+
     node->attempts = 1;
     node->lease = now + lease->lease;
-    node->keep = ngx_idempotency_shm_seconds(lease->keep);
+    node->keep = ngx_idempotency_shm_seconds(keep);
     node->state = (u_char) state;
 
     due = (state == NGX_IDEMPOTENCY_NONE) ? now + NGX_IDEMPOTENCY_SHM_STUB_TTL

@@ -15,7 +15,7 @@
 
 
 #if (NGX_PTR_SIZE != 8)
-#error the embedded store keeps milliseconds in pointer-sized keys: 64 bits only
+#error the embedded store needs a 64-bit platform
 #endif
 
 

@@ -188,6 +188,8 @@ ngx_idempotency_shm_complete_keep(ngx_idempotency_shm_ctx_t *ctx,
 
         ngx_idempotency_shm_unlock(ctx);
 
+        ngx_idempotency_shm_gap();
+
         if (ngx_idempotency_shm_lock(ctx) != NGX_OK) {
             return NGX_ERROR;
         }
@@ -301,7 +303,6 @@ ngx_idempotency_shm_op_lease(ngx_idempotency_op_t *op,
     lease->fence = op->fence;
     lease->lease = 0;
     lease->keep = ngx_max(op->ttl, op->tombstone);
-    lease->keep = ngx_max(lease->keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
 }
 
 
@@ -462,6 +463,8 @@ ngx_idempotency_shm_read_answer(ngx_idempotency_shm_ctx_t *ctx,
         }
 
         ngx_idempotency_shm_unlock(ctx);
+
+        ngx_idempotency_shm_gap();
 
     } while (rc == NGX_AGAIN);
 

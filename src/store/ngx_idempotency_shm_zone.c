@@ -14,7 +14,102 @@
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 ngx_uint_t  ngx_idempotency_shm_kill;
+ngx_msec_t  ngx_idempotency_shm_pause;
 #endif
+
+
+static ngx_uint_t ngx_idempotency_shm_is_ours(ngx_shm_zone_t *shm_zone);
+
+
+/*
+ * ngx_init_cycle() keeps a zone only if name, size and tag are the same.  The
+ * tag is another one when the module was loaded from another file.
+ */
+
+ngx_int_t
+ngx_idempotency_shm_check_old(ngx_conf_t *cf, ngx_str_t *name, size_t size,
+    void *tag)
+{
+    ngx_uint_t        i;
+    ngx_shm_zone_t   *zone;
+    ngx_list_part_t  *part;
+
+    part = &cf->cycle->old_cycle->shared_memory.part;
+    zone = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return NGX_OK;
+            }
+
+            part = part->next;
+            zone = part->elts;
+            i = 0;
+        }
+
+        if (zone[i].shm.name.len == name->len
+            && ngx_strncmp(zone[i].shm.name.data, name->data, name->len) == 0)
+        {
+            break;
+        }
+    }
+
+    if (zone[i].tag == tag) {
+
+        if (zone[i].shm.size == size) {
+            return NGX_OK;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "idempotency_store \"%V\": the size of a live zone "
+                           "cannot change from %uz to %uz in a reload, it "
+                           "would forget every key; restart nginx, or keep "
+                           "the size", name, zone[i].shm.size, size);
+
+        return NGX_ERROR;
+    }
+
+    if (!ngx_idempotency_shm_is_ours(&zone[i])) {
+        return NGX_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "idempotency_store \"%V\": the live zone belongs to "
+                       "another copy of this module, a reload would forget "
+                       "every key; restart nginx, or load the module from "
+                       "where it was", name);
+
+    return NGX_ERROR;
+}
+
+
+static ngx_uint_t
+ngx_idempotency_shm_is_ours(ngx_shm_zone_t *shm_zone)
+{
+    u_char                    *addr;
+    ngx_slab_pool_t           *shpool;
+    ngx_idempotency_shm_sh_t  *sh;
+
+    addr = shm_zone->shm.addr;
+
+    if (addr == NULL) {
+        return 0;
+    }
+
+    shpool = (ngx_slab_pool_t *) addr;
+    sh = shpool->data;
+
+    if ((u_char *) sh < addr
+        || (u_char *) sh > addr + shm_zone->shm.size
+                           - sizeof(ngx_idempotency_shm_sh_t))
+    {
+        return 0;
+    }
+
+    return sh->magic == NGX_IDEMPOTENCY_SHM_MAGIC;
+}
 
 
 ngx_int_t

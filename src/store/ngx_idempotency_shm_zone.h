@@ -85,12 +85,30 @@ extern ngx_uint_t  ngx_idempotency_shm_kill;
         (void) kill(ngx_pid, SIGKILL);                                        \
     }
 
+/* and one between two steps, where a test may let others act */
+
+extern ngx_msec_t  ngx_idempotency_shm_pause;
+
+#define ngx_idempotency_shm_gap()                                             \
+    if (ngx_idempotency_shm_pause) {                                          \
+        ngx_msleep(ngx_idempotency_shm_pause);                                \
+        ngx_idempotency_shm_pause = 0;                                        \
+    }
+
 #else
 
 #define ngx_idempotency_shm_point()
+#define ngx_idempotency_shm_gap()
 
 #endif
 
+
+/*
+ * NGX_ERROR, with a message, when a reload would replace the live zone of that
+ * name by an empty one.
+ */
+ngx_int_t ngx_idempotency_shm_check_old(ngx_conf_t *cf, ngx_str_t *name,
+    size_t size, void *tag);
 
 /* initializes the zone or takes over that of the previous configuration */
 ngx_int_t ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data);
