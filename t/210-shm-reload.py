@@ -6,11 +6,13 @@ goes on.
 """
 
 import os
+import shutil
 import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+import shm  # noqa: E402
 from shm import Nginx, finish, ok, pattern, same  # noqa: E402
 
 
@@ -68,6 +70,21 @@ def test_resize():
          'the file itself is right: a restart takes it')
 
 
+def test_copy():
+    """The same module from another file has another address in memory."""
+    nginx = Nginx({'pay': '2m'})
+    nginx.ask('pay', op='complete', key='a', owner='A', body='kept')
+    nginx.module = nginx.root + '/copy.so'
+    shutil.copy(shm.MODULE, nginx.module)
+    nginx.write({'pay': '2m'})
+    log = nginx.reload()
+    ok('idempotency_store "pay": the live zone belongs to another copy of '
+       'this module, a reload would forget every key' in log,
+       'another copy is refused', log)
+    same(nginx.ask('pay', op='fetch', key='a')['body'], 'kept',
+         'the old configuration goes on')
+
+
 def test_worker_death():
     nginx = Nginx({'pay': '2m'})
     nginx.ask('pay', op='claim', key='a', owner='A', lease=600)
@@ -99,6 +116,7 @@ def test_workers_share():
 
 test_reload()
 test_resize()
+test_copy()
 test_worker_death()
 test_workers_share()
 finish()

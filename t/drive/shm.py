@@ -64,6 +64,7 @@ class Nginx:
         self.root = tempfile.mkdtemp(prefix='idem-shm-')
         self.port = free_port()
         self.workers = workers
+        self.module = MODULE
         self.log_file = self.root + '/error.log'
         self.write(stores)
         self.run()
@@ -74,7 +75,7 @@ class Nginx:
                        for x in ('client_body', 'proxy', 'fastcgi',
                                  'uwsgi', 'scgi'))
         with open(self.root + '/nginx.conf', 'w') as f:
-            f.write('load_module %s;\n' % MODULE)
+            f.write('load_module %s;\n' % self.module)
             if os.getuid() == 0:
                 f.write('user root;\n')
             f.write('worker_processes %d;\nerror_log %s info;\n'
