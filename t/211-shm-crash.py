@@ -129,12 +129,19 @@ def test_points():
             for step in before:
                 nginx.ask('pay', key=key, fp='F', **step)
 
+            number = records(nginx)
             end = nginx.ask('pay', key=key, fp='F', kill=kill, **op)
             if end is not None:
                 break
 
             deaths += 1
             after = nginx.ask('pay', op='fetch', key=key) or {}
+            if op['op'] == 'fetch':
+                # what time removes leaves no stub, and no ghost either
+                number -= after.get('state') == 'none'
+                if records(nginx) != number:
+                    bad.append((kill, 'records', number, records(nginx)))
+
             if after.get('state') not in states:
                 bad.append((kill, after))
 
@@ -162,6 +169,10 @@ def test_points():
     ok(log.count('was rebuilt after a process died') == deaths,
        'each repair was logged')
     ok('ngx_slab' not in log, 'the slab was in order')
+
+
+def records(nginx):
+    return int(nginx.ask('pay', op='info')['records'])
 
 
 def retry(nginx, key, op, after):
