@@ -1,0 +1,464 @@
+# What must be equal in a duplicate: the body as it was sent and, unless told
+# otherwise, the arguments. Where the body was kept, how it was framed and how
+# it arrived makes no difference.
+#
+# A mismatch is told as such even while the first request is in flight (422,
+# not 409), it never executes anything, and it leaves the record as it was.
+
+use Test::Nginx::Socket 'no_plan';
+
+require './t/contract.pl';
+
+our $HttpConfig;
+our $Body = join '', map { chr(ord('a') + $_ % 26) } 0 .. 39_999;
+our $Megabyte = 'm' x 1_048_576;
+
+our $InFlight = $HttpConfig . <<'_EOC_';
+    server {
+        listen unix:$TEST_NGINX_HTML_DIR/gateway.sock;
+
+        location / {
+            idempotency main;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/slow.sock:;
+        }
+    }
+
+    server {
+        listen unix:$TEST_NGINX_HTML_DIR/slow.sock;
+        limit_rate 200;
+
+        location / {
+            return 200 "executed:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+";
+        }
+    }
+_EOC_
+
+run_tests();
+
+__DATA__
+
+=== TEST 1: another body with the same key
+--- config
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay\none", "POST /pay\ntwo", "POST /pay\none", "POST /pay\none1",
+ "POST /pay\non", "POST /pay", "POST /pay\none"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 422, 200, 422, 422, 422, 200]
+--- response_headers eval
+["!Idempotent-Replayed",
+ "Content-Type: application/problem+json\nIdempotency-Retry: new-key"
+ . "\n!Retry-After\n!Idempotent-Replayed",
+ "Idempotent-Replayed: true",
+ "Idempotency-Retry: new-key", "Idempotency-Retry: new-key",
+ "Idempotency-Retry: new-key", "Idempotent-Replayed: true"]
+--- executions: a - a - - - a
+
+
+
+=== TEST 2: the answer tells nothing about the first body
+--- request eval
+["POST /pay\nsecret-of-the-first", "POST /pay\ntwo"]
+--- more_headers
+Idempotency-Key: k2
+--- error_code eval
+[200, 422]
+--- response_body_like eval
+['POST /pay', '^\{"type":"about:blank","title":"[^"]+","status":422,'
+              . '"detail":"[^"]+","code":"key_reused"\}\s*$']
+--- response_body_unlike eval
+['two', 'secret|first-|original_status']
+
+
+
+=== TEST 3: no body, without a word about it
+--- raw_request eval
+"POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k3\r\n"
+. "Connection: close\r\n\r\n"
+--- response_headers
+!Idempotent-Replayed
+
+
+
+=== TEST 4: no body, sized
+--- raw_request eval
+"POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k3\r\n"
+. "Connection: close\r\nContent-Length: 0\r\n\r\n"
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 5: no body, chunked
+--- raw_request eval
+"POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k3\r\n"
+. "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 6: no body is not any body
+--- request eval
+["POST /pay\nx", "POST /pay"]
+--- more_headers
+Idempotency-Key: k3
+--- error_code eval
+[422, 200]
+--- response_headers eval
+["Idempotency-Retry: new-key", "Idempotent-Replayed: true"]
+
+
+
+=== TEST 7: a sized body
+--- raw_request eval
+"POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k7\r\n"
+. "Connection: close\r\nContent-Length: 10\r\n\r\n0123456789"
+--- response_headers
+!Idempotent-Replayed
+
+
+
+=== TEST 8: the same body, chunked
+--- raw_request eval
+"POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k7\r\n"
+. "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+. "3\r\n012\r\n6;x=y\r\n345678\r\n1\r\n9\r\n0\r\n\r\n"
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 9: another body, chunked
+--- raw_request eval
+"POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k7\r\n"
+. "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+. "a\r\n0123456780\r\n0\r\n\r\n"
+--- error_code: 422
+--- response_body_like: "code":"key_reused"
+
+
+
+=== TEST 10: a chunked body in many packets
+--- raw_request eval
+["POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k7\r\n"
+ . "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+ "3\r\n012\r\n", "6\r", "\n34", "5678\r\n1\r\n9\r\n", "0\r\n\r", "\n"]
+--- raw_request_middle_delay
+0.05
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 11: a sized body in many packets
+--- raw_request eval
+["POST /pay HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k7\r\n"
+ . "Content-Length: 10\r\nConnection: close\r\n\r\n0",
+ "123", "45", "6789"]
+--- raw_request_middle_delay
+0.05
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 12: a body of 40000 bytes in a temporary file
+--- config
+    client_body_buffer_size 1k;
+
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay\n$main::Body", "POST /pay\n$main::Body", "POST /pay\n${main::Body}x",
+ "POST /pay\nx" . substr($main::Body, 1),
+ "POST /pay\n" . substr($main::Body, 0, -1), "POST /pay\n$main::Body"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 200, 422, 422, 422, 200]
+--- response_headers eval
+["!Idempotent-Replayed", "Idempotent-Replayed: true",
+ ("!Idempotent-Replayed") x 3, "Idempotent-Replayed: true"]
+--- error_log
+a client request body is buffered to a temporary file
+--- executions: a a - - - a
+
+
+
+=== TEST 13: in memory or in a file, it is the same body
+--- config
+    idempotency_scope "";
+
+    location /memory {
+        idempotency main;
+        client_body_buffer_size 128k;
+        proxy_pass http://up;
+    }
+
+    location /single {
+        idempotency main;
+        client_body_buffer_size 128k;
+        client_body_in_single_buffer on;
+        proxy_pass http://up;
+    }
+
+    location /file {
+        idempotency main;
+        client_body_buffer_size 1k;
+        proxy_pass http://up;
+    }
+
+    location /only {
+        idempotency main;
+        client_body_in_file_only clean;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /memory\n$main::Body", "POST /single\n$main::Body",
+ "POST /file\n$main::Body", "POST /only\n$main::Body",
+ "POST /memory\n${main::Body}x", "POST /single\n${main::Body}x",
+ "POST /file\n${main::Body}x", "POST /only\n${main::Body}x"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 200, 200, 200, 422, 422, 422, 422]
+--- executions: a a a a - - - -
+
+
+
+=== TEST 14: a body of one megabyte
+--- config
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay\n$main::Megabyte", "POST /pay\n$main::Megabyte",
+ "POST /pay\n${main::Megabyte}x"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 200, 422]
+--- response_headers eval
+["!Idempotent-Replayed", "Idempotent-Replayed: true", "!Idempotent-Replayed"]
+--- executions: a a -
+
+
+
+=== TEST 15: the body which was read for the fingerprint reaches the upstream
+--- http_config eval
+$main::HttpConfig . <<'_EOC_';
+    server {
+        listen unix:$TEST_NGINX_HTML_DIR/see.sock;
+        client_body_buffer_size 128k;
+
+        location / {
+            proxy_pass http://up;
+            add_header X-Body $request_body;
+            add_header X-Length $content_length;
+        }
+    }
+_EOC_
+--- config
+    location /memory {
+        idempotency main;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/see.sock:;
+    }
+
+    location /file {
+        idempotency main;
+        client_body_buffer_size 1k;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/see.sock:;
+    }
+--- request eval
+["POST /memory\nabc", "POST /file\n" . substr($main::Body, 0, 3000),
+ "POST /memory"]
+--- more_headers eval
+["Idempotency-Key: a", "Idempotency-Key: b", "Idempotency-Key: c"]
+--- error_code eval
+[200, 200, 200]
+--- response_headers eval
+["X-Body: abc\nX-Length: 3",
+ "X-Body: " . substr($main::Body, 0, 3000) . "\nX-Length: 3000",
+ "!X-Body"]
+
+
+
+=== TEST 16: arguments count
+--- config
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay?a=1\nx", "POST /pay?a=2\nx", "POST /pay\nx", "POST /pay?\nx",
+ "POST /pay?a=1&b\nx", "POST /pay?a=1\nx"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 422, 422, 422, 422, 200]
+--- response_headers eval
+["!Idempotent-Replayed", ("Idempotency-Retry: new-key") x 4,
+ "Idempotent-Replayed: true"]
+
+
+
+=== TEST 17: a value of one's own instead of the arguments
+--- config
+    location /pay {
+        idempotency main;
+        idempotency_fingerprint raw with=$http_content_type;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay?a=1\nx", "POST /pay?a=2\nx", "POST /pay\nx", "POST /pay\ny"]
+--- more_headers eval
+["Idempotency-Key: k\nContent-Type: a/b", "Idempotency-Key: k\nContent-Type: a/b",
+ "Idempotency-Key: k\nContent-Type: a/c",
+ "Idempotency-Key: k\nContent-Type: a/b"]
+--- error_code eval
+[200, 200, 422, 422]
+
+
+
+=== TEST 18: nothing but the body
+--- config
+    location /pay {
+        idempotency main;
+        idempotency_fingerprint raw with=;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay?a=1\nx", "POST /pay?a=2\nx", "POST /pay\nx", "POST /pay\ny"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 200, 200, 422]
+--- executions: a a a -
+
+
+
+=== TEST 19: the value and the body do not run into each other
+--- config
+    location /pay {
+        idempotency main;
+        idempotency_fingerprint raw with=$http_v;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay\nbc", "POST /pay\nc", "POST /pay\nabc", "POST /pay\nbc"]
+--- more_headers eval
+["Idempotency-Key: k\nV: a", "Idempotency-Key: k\nV: ab",
+ "Idempotency-Key: k", "Idempotency-Key: k\nV: a"]
+--- error_code eval
+[200, 422, 422, 200]
+--- executions: a - - a
+
+
+
+=== TEST 20: no fingerprint: every body is a duplicate
+--- config
+    location /pay {
+        idempotency main;
+        idempotency_fingerprint off;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay\none", "POST /pay?a=1\ntwo", "POST /pay"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 200, 200]
+--- response_headers eval
+["!Idempotent-Replayed", ("Idempotent-Replayed: true") x 2]
+--- executions: a a a
+
+
+
+=== TEST 21: a record made without a fingerprint, and the other way round
+--- config
+    idempotency_scope "";
+
+    location /off {
+        idempotency main;
+        idempotency_fingerprint off;
+        proxy_pass http://up;
+    }
+
+    location /raw {
+        idempotency main;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /off\none", "POST /raw\ntwo", "POST /raw\none", "POST /off\ntwo"]
+--- more_headers eval
+[("Idempotency-Key: a") x 2, ("Idempotency-Key: b") x 2]
+--- error_code eval
+[200, 200, 200, 200]
+--- executions: a a b b
+
+
+
+=== TEST 22: in flight: a duplicate is told so, a mismatch is told first
+--- http_config eval: $main::InFlight
+--- config
+    location = /t {
+        ssi on;
+        ssi_types text/plain;
+        default_type text/plain;
+        alias $TEST_NGINX_HTML_DIR/page;
+    }
+
+    location /c/ {
+        internal;
+        set $body $arg_body;
+        rewrite ^ /pay? break;
+        proxy_method POST;
+        proxy_set_header Idempotency-Key k;
+        proxy_set_body $body;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/gateway.sock:;
+    }
+
+    location = /pay {
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/gateway.sock:;
+    }
+--- user_files
+>>> page
+1 <!--#include virtual="/c/1?body=one" -->
+2 <!--#include virtual="/c/2?body=one" -->
+3 <!--#include virtual="/c/3?body=two" -->
+4 <!--#include virtual="/c/4?body=one" -->
+--- request
+GET /t
+--- timeout: 10
+--- response_body_like eval
+qr/^1\ executed:[a\n]+
+   2\ [^\n]+"status":409,[^\n]+"code":"in_progress"[^\n]*\n\n
+   3\ [^\n]+"status":422,[^\n]+"code":"key_reused"[^\n]*\n\n
+   4\ [^\n]+"status":409,[^\n]+"code":"in_progress"/x
+
+
+
+=== TEST 23: afterwards the record is that of the first
+--- request eval
+["POST /pay\none", "POST /pay\ntwo"]
+--- more_headers
+Idempotency-Key: k
+--- error_code eval
+[200, 422]
+--- response_headers eval
+["Idempotent-Replayed: true", "!Idempotent-Replayed"]
+--- response_body_like eval
+["^executed:", '"code":"key_reused"']
