@@ -589,28 +589,11 @@ TCP query length ok
 
 
 
-=== TEST 47: a chunked response which is cut
---- config
-    location /t {
-        proxy_http_version 1.1;
-        proxy_pass http://127.0.0.1:$TEST_NGINX_RAND_PORT_1;
-    }
---- tcp_listen: $TEST_NGINX_RAND_PORT_1
---- tcp_reply eval
-"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel"
---- request
-GET /t
---- fails
-chunk
-status code ok
-
-
-
-=== TEST 48: an assertion in init
+=== TEST 47: an assertion in init
 --- config
     location /t { return 200; }
 --- init
-Test::More::is(1, 2, 'an assertion in init (TEST 48:)');
+Test::More::is(1, 2, 'an assertion in init (TEST 47:)');
 --- request
 GET /t
 --- fails
@@ -618,11 +601,11 @@ an assertion in init
 
 
 
-=== TEST 49: is_str
+=== TEST 48: is_str
 --- config
     location /t { return 200; }
 --- init
-is_str("abc", "abd", 'is_str in init (TEST 49:)');
+is_str("abc", "abd", 'is_str in init (TEST 48:)');
 --- request
 GET /t
 --- fails
@@ -630,7 +613,7 @@ is_str in init
 
 
 
-=== TEST 50: shutdown_error_log
+=== TEST 49: shutdown_error_log
 --- config
     location /t { return 200; }
 --- request
@@ -642,7 +625,7 @@ pattern "no such line" should match a line in error.log
 
 
 
-=== TEST 51: no_shutdown_error_log
+=== TEST 50: no_shutdown_error_log
 --- config
     location /t { return 200; }
 --- request

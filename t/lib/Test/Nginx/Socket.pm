@@ -14,6 +14,29 @@ package Test::Nginx::Socket;
 #     Test::Nginx::Runner::Check      assertions on the response
 #     Test::Nginx::Runner::Log        assertions on the logs, the alarm
 #     Test::Nginx::Runner::Mock       the server of tcp_listen
+#
+# Not supported: HTTP/2 and HTTP/3, curl, stream, UDP, HTTP/0.9, systemtap,
+# benchmarks, leak checks, HUP mode, skip_nginx2, skip_openssl, LWP.
+#
+# Where the result differs from that of Test::Nginx:
+#
+#   - A file fails when an error.log has lines of level alert, crit or emerg,
+#     words of a sanitizer, or a process which "exited on signal"; or when nginx
+#     itself ends badly. A block which expects that says so with error_log,
+#     grep_error_log, must_die, or with a section "expect_log_alarm", empty or
+#     with patterns; Test::Nginx ignores that section.
+#   - Perl which is not valid in a section with "eval" always bails out. There
+#     it becomes the value of the section, and may even pass for it.
+#   - If nginx does not start, or has gone, that is said at once, and not after
+#     30 seconds.
+#   - A pattern of error_log or access_log may appear up to 0.25 seconds after
+#     the response.
+#   - The response to HEAD within pipelined_requests has no body. There the
+#     first bytes of the next response are taken for it.
+#   - shutdown_error_log of a block is not lost when a skipped block comes next,
+#     and means nothing in a block which is skipped or must die.
+#   - The failure of a broken chunked body has other words, as have bail outs.
+#   - Cleanup handlers are called once, not twice.
 
 use strict;
 use warnings;
@@ -33,7 +56,8 @@ use Test::Nginx::Runner::Config qw(prepare_server_root write_nginx_conf
                                    write_user_files);
 use Test::Nginx::Runner::Log qw(add_alarm check_access_log check_error_log
                                 check_shutdown_error_log collect_alarms
-                                note_block report_alarms reset_logs);
+                                limit_alarms note_block report_alarms
+                                reset_logs);
 use Test::Nginx::Runner::Mock qw(finish_mock start_mock stop_mock);
 use Test::Nginx::Runner::Process qw(kill_leftover nginx_is_running
                                     nginx_version start_nginx stop_nginx
@@ -172,7 +196,7 @@ sub finish_block_nginx {
 sub finish_nginx {
     stop_mock();
 
-    my $bad_end = stop_nginx();
+    my $bad_end = stop_nginx(\&limit_alarms);
     add_alarm($bad_end) if defined $bad_end;
 }
 
@@ -350,8 +374,16 @@ END {
 
         finish_nginx();
         run_cleanup_handlers();
+        remove_random_root() if $status == 0;
         $? = $status;
     }
+}
+
+
+# What TEST_NGINX_RANDOMIZE has made; of use only when something went wrong.
+sub remove_random_root {
+    require File::Path;
+    File::Path::remove_tree(server_root()) if $ENV{TEST_NGINX_RANDOMIZE};
 }
 
 

@@ -195,14 +195,13 @@ sub trim {
     return $text;
 }
 
-# Text as it would be written between double quotes.
+# As text from a log or a pattern stands in the name of an assertion.
 sub quoted {
     my $text = shift;
-    my %short = ("\n" => '\n', "\r" => '\r', "\t" => '\t');
 
-    $text =~ s/([\\"])/\\$1/g;
-    $text =~ s/([\n\r\t])/$short{$1}/g;
-    $text =~ s/([^\x20-\x7e])/sprintf('\x{%02x}', ord $1)/ge;
+    $text =~ s/"/\\"/g;
+    $text =~ s/\r/\\r/g;
+    $text =~ s/\n/\\n/g;
     return $text;
 }
 
@@ -270,11 +269,22 @@ sub common_length {
     return $length;
 }
 
+# As it would be written between double quotes in Perl.
+sub visible {
+    my $text = shift;
+    my %short = ("\n" => '\n', "\r" => '\r', "\t" => '\t');
+
+    $text =~ s/([\\"])/\\$1/g;
+    $text =~ s/([\n\r\t])/$short{$1}/g;
+    $text =~ s/([^\x20-\x7e])/sprintf('\x{%02x}', ord $1)/ge;
+    return $text;
+}
+
 sub excerpt {
     my ($text, $from) = @_;
     my $shown = substr $text, $from, 200;
 
-    return ($from ? '...' : '') . '"' . quoted($shown) . '"'
+    return ($from ? '...' : '') . '"' . visible($shown) . '"'
            . ($from + 200 < length $text ? '...' : '');
 }
 

@@ -15,7 +15,7 @@ use Test::Nginx::Util qw(bail_out expand_env_in_text fail_test full_name
 
 our @EXPORT_OK = qw(reset_logs check_error_log check_access_log
                     check_shutdown_error_log note_block collect_alarms
-                    report_alarms add_alarm);
+                    report_alarms add_alarm limit_alarms);
 
 # nginx may write a line just after the client has seen the end of the
 # response: a pattern which is missing is looked for a little longer.
@@ -171,8 +171,8 @@ sub check_lines {
                       . (defined $repeat ? " (req $repeat)" : ''));
         }
 
-        Test::More::pass("$name - pattern \"$pattern\" does not match a line"
-                         . " in $which") unless @found;
+        Test::More::pass("$name - pattern \"" . quoted($pattern) . "\" does"
+                         . " not match a line in $which") unless @found;
     }
 }
 
@@ -201,6 +201,7 @@ my $ALARM = qr/\[(?:alert|crit|emerg)\]|Sanitizer|runtime\ error:
 
 my @blocks;             # those the running nginx has served
 my @alarms;
+my $limit;              # where error.log ceases to be of interest
 
 sub note_block { push @blocks, $_[0] }
 
@@ -215,14 +216,31 @@ sub add_alarm {
 sub collect_alarms {
     return unless @blocks;
 
-    for my $line (map { split /\n/, read_log($_, 0) }
-                  'error.log', 'stderr.log')
-    {
-        add_alarm($line) if $line =~ $ALARM;
+    my $error_log = read_log('error.log', 0);
+    $error_log = substr $error_log, 0, $limit if defined $limit;
+
+    add_alarm($_) for grep { $_ =~ $ALARM }
+                      split /\n/, $error_log . read_log('stderr.log', 0);
+
+    # the reports of a sanitizer, if its log_path leads here
+    for my $path (glob server_root() . '/logs/*san*') {
+        my ($file) = $path =~ m{([^/]+)$};
+
+        add_alarm("$file: $_") for grep { $_ =~ $ALARM }
+                                   split /\n/, read_log($file, 0);
     }
 
     keep_error_log() if $ENV{TEST_NGINX_ERROR_LOG};
     @blocks = ();
+    undef $limit;
+}
+
+# To be called before nginx is ended by force: the connections it leaves open
+# then are not its fault.
+sub limit_alarms {
+    $limit = length read_log('error.log', 0);
+    Test::More::diag('nginx has not quit by itself: ',
+                     join ', ', map { full_name($_) } @blocks);
 }
 
 # Of all blocks, one after the other, in one file.

@@ -165,9 +165,12 @@ sub nginx_is_running {
     return 0;
 }
 
-# Ends nginx and all its processes. Returns undef when that went well or when
-# there was nothing to end, otherwise a line which says how nginx ended.
+# Ends nginx and all its processes, calling $before_force when it does not quit
+# when asked to. Returns undef when that went well or when there was nothing to
+# end, otherwise a line which says how nginx ended.
 sub stop_nginx {
+    my $before_force = shift;
+
     return unless $child || defined $died;
 
     my $group = $child;
@@ -176,9 +179,10 @@ sub stop_nginx {
     if (!$by_itself) {
         my $quit = $ENV{TEST_NGINX_FAST_SHUTDOWN} ? 'TERM' : 'QUIT';
 
-        signal_and_wait($quit, QUIT_TIMEOUT)
-            || signal_and_wait('TERM', TERM_TIMEOUT)
-            || kill_group($group);
+        if (!signal_and_wait($quit, QUIT_TIMEOUT)) {
+            $before_force->() if $before_force;
+            signal_and_wait('TERM', TERM_TIMEOUT) || kill_group($group);
+        }
     }
 
     # workers whose master has gone, if any
