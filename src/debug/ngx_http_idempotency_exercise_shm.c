@@ -177,7 +177,8 @@ ngx_http_idempotency_exercise_scribble(ngx_http_request_t *r,
     ngx_memset(shpool->pages, 0x5a,
                (u_char *) shpool->last - (u_char *) shpool->pages);
     ngx_memset(&shpool->free, 0x5a, sizeof(ngx_slab_page_t));
-    ngx_memset(&sh->rbtree, 0x5a, sizeof(ngx_rbtree_t));
+    ngx_memset(sh->roots, 0x5a,
+               (sh->mask + 1) * sizeof(ngx_rbtree_node_t *));
     ngx_memset(&sh->expire, 0x5a, sizeof(ngx_rbtree_t));
 
     (void) kill(ngx_pid, SIGKILL);

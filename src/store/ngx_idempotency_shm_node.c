@@ -12,6 +12,8 @@ _Static_assert(sizeof(ngx_idempotency_shm_node_t)
                "a record must fill its slab slot");
 
 
+static void ngx_idempotency_shm_tree(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_rbtree_key_t key, ngx_rbtree_t *tree);
 static ngx_int_t ngx_idempotency_shm_compare(ngx_rbtree_key_t key,
     u_char *rest, ngx_rbtree_node_t *node);
 static void ngx_idempotency_shm_insert_value(ngx_rbtree_node_t *temp,
@@ -23,16 +25,18 @@ ngx_idempotency_shm_lookup(ngx_idempotency_shm_ctx_t *ctx, u_char *digest)
 {
     u_char             *rest;
     ngx_int_t           rc;
+    ngx_rbtree_t        tree;
     ngx_rbtree_key_t    key;
-    ngx_rbtree_node_t  *node, *sentinel;
+    ngx_rbtree_node_t  *node;
 
     ngx_memcpy(&key, digest, sizeof(ngx_rbtree_key_t));
     rest = digest + sizeof(ngx_rbtree_key_t);
 
-    node = ctx->sh->rbtree.root;
-    sentinel = ctx->sh->rbtree.sentinel;
+    ngx_idempotency_shm_tree(ctx, key, &tree);
 
-    while (node != sentinel) {
+    node = tree.root;
+
+    while (node != tree.sentinel) {
 
         rc = ngx_idempotency_shm_compare(key, rest, node);
 
@@ -44,6 +48,22 @@ ngx_idempotency_shm_lookup(ngx_idempotency_shm_ctx_t *ctx, u_char *digest)
     }
 
     return NULL;
+}
+
+
+/*
+ * The tree that has the record of this key, if there is one.  Its root goes
+ * back to sh->roots after a change.  The function is not in the zone: another
+ * process may have the module elsewhere in its memory.
+ */
+
+static void
+ngx_idempotency_shm_tree(ngx_idempotency_shm_ctx_t *ctx, ngx_rbtree_key_t key,
+    ngx_rbtree_t *tree)
+{
+    tree->root = ctx->sh->roots[key & ctx->sh->mask];
+    tree->sentinel = &ctx->sh->sentinel;
+    tree->insert = ngx_idempotency_shm_insert_value;
 }
 
 
@@ -126,18 +146,16 @@ void
 ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t due)
 {
+    ngx_rbtree_t               tree;
+    ngx_rbtree_key_t           key;
     ngx_idempotency_shm_sh_t  *sh;
 
     sh = ctx->sh;
+    key = node->node.key;
 
-    /*
-     * a process of another configuration may have the module elsewhere in
-     * its memory: the function in the zone is the one of who inserts
-     */
-
-    sh->rbtree.insert = ngx_idempotency_shm_insert_value;
-
-    ngx_rbtree_insert(&sh->rbtree, &node->node);
+    ngx_idempotency_shm_tree(ctx, key, &tree);
+    ngx_rbtree_insert(&tree, &node->node);
+    sh->roots[key & sh->mask] = tree.root;
 
     ngx_idempotency_shm_point();
 
@@ -152,9 +170,12 @@ void
 ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node)
 {
+    ngx_rbtree_t               tree;
+    ngx_rbtree_key_t           key;
     ngx_idempotency_shm_sh_t  *sh;
 
     sh = ctx->sh;
+    key = node->node.key;
 
     *node->prev = node->next;
 
@@ -168,7 +189,10 @@ ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
 
     sh->number--;
 
-    ngx_rbtree_delete(&sh->rbtree, &node->node);
+    ngx_idempotency_shm_tree(ctx, key, &tree);
+    ngx_rbtree_delete(&tree, &node->node);
+    sh->roots[key & sh->mask] = tree.root;
+
     ngx_rbtree_delete(&sh->expire, &node->expire);
 
     ngx_idempotency_shm_point();

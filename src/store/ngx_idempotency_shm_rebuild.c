@@ -109,17 +109,28 @@ static ngx_int_t
 ngx_idempotency_shm_map(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_map_t *map)
 {
+    u_char                      *p, *last;
+    ngx_idempotency_shm_sh_t    *sh;
     ngx_idempotency_shm_node_t  *node;
 
-    if (ngx_idempotency_shm_map_slot(ctx, map, ctx->sh, ngx_pagesize, 1)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
+    sh = ctx->sh;
+
+    /* the head, and behind it the roots if they have pages of their own */
+
+    p = (u_char *) sh;
+    last = (u_char *) (sh->roots + sh->mask + 1);
+
+    for ( /* void */ ; p < last; p += ngx_pagesize) {
+        if (ngx_idempotency_shm_map_slot(ctx, map, p, ngx_pagesize, 1)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
     /* records first: nothing of theirs may be taken for an answer's */
 
-    for (node = ctx->sh->records; node; node = node->next) {
+    for (node = sh->records; node; node = node->next) {
 
         /* refuses one that it met before, so a loop ends as well */
 
@@ -135,7 +146,7 @@ ngx_idempotency_shm_map(ngx_idempotency_shm_ctx_t *ctx,
         }
     }
 
-    for (node = ctx->sh->records; node; node = node->next) {
+    for (node = sh->records; node; node = node->next) {
         ngx_idempotency_shm_map_answer(ctx, map, node);
     }
 

@@ -11,6 +11,19 @@
 #define NGX_IDEMPOTENCY_SHM_MAGIC    0x4d454449    /* "IDEM" */
 #define NGX_IDEMPOTENCY_SHM_VERSION  1
 
+/* the trees of a small zone have their roots behind its head */
+#define NGX_IDEMPOTENCY_SHM_ROOTS    256
+
+
+_Static_assert(sizeof(ngx_idempotency_shm_sh_t)
+               + NGX_IDEMPOTENCY_SHM_ROOTS * sizeof(ngx_rbtree_node_t *)
+               <= 4096,
+               "the head of a zone must fit into a page");
+
+
+static ngx_int_t ngx_idempotency_shm_init_roots(
+    ngx_idempotency_shm_ctx_t *ctx);
+
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 ngx_uint_t  ngx_idempotency_shm_kill;
@@ -167,15 +180,53 @@ ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     (void) ngx_snprintf(sh->log_ctx, sizeof(sh->log_ctx) - 1,
                         " in idempotency store \"%V\"", &shm_zone->shm.name);
 
+    if (ngx_idempotency_shm_init_roots(ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     ngx_idempotency_shm_init_sh(ctx);
 
     return NGX_OK;
 }
 
 
+/*
+ * A root for each page or two, that is for a dozen records at most: each
+ * level of a large tree would be a miss of cache and TLB.
+ */
+
+static ngx_int_t
+ngx_idempotency_shm_init_roots(ngx_idempotency_shm_ctx_t *ctx)
+{
+    ngx_uint_t                 n, pages;
+    ngx_idempotency_shm_sh_t  *sh;
+
+    sh = ctx->sh;
+
+    n = NGX_IDEMPOTENCY_SHM_ROOTS;
+    pages = ctx->shpool->last - ctx->shpool->pages;
+
+    while (n * 2 <= pages) {
+        n *= 2;
+    }
+
+    sh->mask = n - 1;
+
+    if (n == NGX_IDEMPOTENCY_SHM_ROOTS) {
+        sh->roots = (ngx_rbtree_node_t **) (sh + 1);
+        return NGX_OK;
+    }
+
+    sh->roots = ngx_slab_alloc(ctx->shpool, n * sizeof(ngx_rbtree_node_t *));
+
+    return sh->roots ? NGX_OK : NGX_ERROR;
+}
+
+
 void
 ngx_idempotency_shm_init_sh(ngx_idempotency_shm_ctx_t *ctx)
 {
+    ngx_uint_t                 i;
     ngx_idempotency_shm_sh_t  *sh;
 
     sh = ctx->sh;
@@ -185,7 +236,12 @@ ngx_idempotency_shm_init_sh(ngx_idempotency_shm_ctx_t *ctx)
 
     sh->number = 0;
 
-    ngx_rbtree_init(&sh->rbtree, &sh->sentinel, ngx_rbtree_insert_value);
+    ngx_rbtree_sentinel_init(&sh->sentinel);
+
+    for (i = 0; i <= sh->mask; i++) {
+        sh->roots[i] = &sh->sentinel;
+    }
+
     ngx_rbtree_init(&sh->expire, &sh->expire_sentinel,
                     ngx_rbtree_insert_value);
 }

@@ -46,7 +46,8 @@ typedef struct {
     ngx_uint_t                    number;        /* of records */
     ngx_uint_t                    rebuilds;
     ngx_idempotency_shm_node_t   *records;
-    ngx_rbtree_t                  rbtree;
+    ngx_rbtree_node_t           **roots;         /* trees by digest */
+    ngx_uint_t                    mask;          /* their number, minus one */
     ngx_rbtree_node_t             sentinel;
     ngx_rbtree_t                  expire;
     ngx_rbtree_node_t             expire_sentinel;
