@@ -1,11 +1,11 @@
 # Settings of a whole file: a master and two workers, a log level, no location
-# of the scaffold, error logs which accumulate, a plan.
+# of the scaffold, error logs which accumulate, a plan, several handlers.
 
 use Test::Nginx::Socket;
 
 repeat_each(2);
 
-plan tests => repeat_each() * 18 + 4;
+plan tests => repeat_each() * 18 + 5;
 
 workers(2);
 master_on();
@@ -17,9 +17,25 @@ env_to_nginx('RUNNER_TEST', 'RUNNER_TEST_TOO=1');
 timeout(2);
 no_shuffle();
 
-our $Cleaned = 0;
+our @Calls;
 
-add_cleanup_handler(sub { $Cleaned++ });
+# the last one added is called first, except for the checks of bodies
+for my $i (1, 2) {
+    add_block_preprocessor(sub { push @Calls, "preprocessor $i" });
+    add_response_body_check(sub { push @Calls, "body $i" });
+    add_test_cleanup_handler(sub { push @Calls, "cleanup $i" });
+}
+
+add_test_cleanup_handler(sub {
+    my $block = shift;
+
+    Test::More::is("@Calls", 'preprocessor 2 preprocessor 1 body 1 body 2'
+                   . ' body 1 body 2', 'the order of the handlers')
+        if defined $block->order;
+    @Calls = ();
+});
+
+add_block_preprocessor(sub { @Calls = () });
 
 run_tests();
 
@@ -84,7 +100,8 @@ exiting
 
 
 
-=== TEST 6: the settings can be read
+=== TEST 6: the settings can be read, the handlers have an order
+--- order
 --- config
     location / { return 200 "root"; }
 --- init

@@ -320,7 +320,7 @@ sub skip_by_version {
     return unless $holds{$operator};
 
     return { count => $count, reason => full_name($block)
-                                        . " - nginx version $operator $version" };
+                              . " - nginx version $operator $version" };
 }
 
 sub skip_by_eval {
