@@ -24,20 +24,54 @@ static ngx_uint_t ngx_http_idempotency_answer_hidden(
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);
 
 
+static ngx_str_t  ngx_http_idempotency_answer_header =
+    ngx_string("X-Accel-Idempotency");
+
+
 ngx_http_idempotency_word_e
 ngx_http_idempotency_answer_word(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_str_t                    *value;
-    ngx_uint_t                    i;
-    ngx_list_part_t              *part;
-    ngx_table_elt_t              *h;
+    ngx_str_t                    *value, *own;
     ngx_http_idempotency_word_e   word;
 
-    static ngx_str_t  name = ngx_string("X-Accel-Idempotency");
+    own = ngx_http_idempotency_answer_strip(r);
 
-    value = ngx_http_idempotency_upstream_header(r, &name);
+    /* after a redirect of the upstream's own its header is only there */
 
+    value = ngx_http_idempotency_upstream_header(r,
+                                        &ngx_http_idempotency_answer_header);
+    if (value == NULL) {
+        value = own;
+    }
+
+    if (value == NULL) {
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
+    word = ngx_http_idempotency_policy_word(value, &ctx->ttl);
+
+    if (word == NGX_HTTP_IDEMPOTENCY_WORD_NONE) {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "upstream sent an invalid \"%V: %V\", it must be "
+                      "\"final\", \"release\" or \"unknown\", with "
+                      "\"; ttl=SECONDS\" at most",
+                      &ngx_http_idempotency_answer_header, value);
+    }
+
+    return word;
+}
+
+
+ngx_str_t *
+ngx_http_idempotency_answer_strip(ngx_http_request_t *r)
+{
+    ngx_str_t        *value;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    value = NULL;
     part = &r->headers_out.headers.part;
     h = part->elts;
 
@@ -53,29 +87,16 @@ ngx_http_idempotency_answer_word(ngx_http_request_t *r,
             i = 0;
         }
 
-        if (h[i].hash && ngx_http_idempotency_header_is(&h[i].key, &name)) {
+        if (h[i].hash
+            && ngx_http_idempotency_header_is(&h[i].key,
+                                       &ngx_http_idempotency_answer_header))
+        {
             h[i].hash = 0;
-
-            if (value == NULL) {
-                value = &h[i].value;
-            }
+            value = &h[i].value;
         }
     }
 
-    if (value == NULL) {
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
-    }
-
-    word = ngx_http_idempotency_policy_word(value, &ctx->ttl);
-
-    if (word == NGX_HTTP_IDEMPOTENCY_WORD_NONE) {
-        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                      "upstream sent an invalid \"%V: %V\", it must be "
-                      "\"final\", \"release\" or \"unknown\", with "
-                      "\"; ttl=SECONDS\" at most", &name, value);
-    }
-
-    return word;
+    return value;
 }
 
 

@@ -18,6 +18,9 @@
 ngx_http_idempotency_word_e ngx_http_idempotency_answer_word(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 
+/* Takes that header line out; returns its value, or NULL. */
+ngx_str_t *ngx_http_idempotency_answer_strip(ngx_http_request_t *r);
+
 /* Can this answer be kept at all, as far as its header tells? */
 ngx_uint_t ngx_http_idempotency_answer_storable(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

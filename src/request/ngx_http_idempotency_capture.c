@@ -47,8 +47,9 @@ ngx_http_idempotency_capture_init(void)
 static ngx_int_t
 ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 {
-    ngx_idempotency_op_e         type;
-    ngx_http_idempotency_ctx_t  *ctx;
+    ngx_idempotency_op_e              type;
+    ngx_http_idempotency_ctx_t       *ctx;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
 
     if (r != r->main) {
         ctx = ngx_http_idempotency_probe_find(r);
@@ -59,10 +60,17 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx == NULL
-        || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED
-        || ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN)
-    {
+    if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED) {
+        ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
+
+        if (ilcf->store) {
+            ngx_http_idempotency_answer_strip(r);
+        }
+
+        return ngx_http_next_header_filter(r);
+    }
+
+    if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -140,7 +148,7 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
                   type == NGX_IDEMPOTENCY_RELEASE ? "released" : "unknown",
                   r->headers_out.status);
 
-    if (facts.upstream && !facts.answered) {
+    if (!facts.answered && (facts.upstream || !facts.ran)) {
 
         /* an error of nginx's own: another key might execute twice */
 

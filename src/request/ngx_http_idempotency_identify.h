@@ -12,8 +12,8 @@
 
 
 /*
- * The first three return NGX_OK, NGX_DECLINED when there is no key, NGX_ABORT when the
- * key cannot be accepted, NGX_ERROR when memory is short.
+ * The first three return NGX_OK, NGX_DECLINED when there is no key,
+ * NGX_ABORT when the key cannot be accepted, NGX_ERROR when memory is short.
  */
 
 /*
