@@ -1,0 +1,121 @@
+
+/*
+ * A Redis server as one worker reaches it: persistent, pipelined connections
+ * that all requests share.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_REDIS_CONN_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_REDIS_CONN_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include <ngx_event_connect.h>
+#include "ngx_idempotency_redis_proto.h"
+
+
+typedef struct ngx_idempotency_redis_s       ngx_idempotency_redis_t;
+typedef struct ngx_idempotency_redis_conn_s  ngx_idempotency_redis_conn_t;
+typedef struct ngx_idempotency_redis_cmd_s   ngx_idempotency_redis_cmd_t;
+
+typedef void (*ngx_idempotency_redis_handler_pt)(
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+typedef void (*ngx_idempotency_redis_ready_pt)(ngx_idempotency_redis_t *redis);
+
+
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_FINE = 0,
+    NGX_IDEMPOTENCY_REDIS_CONNECT,    /* no connection, or it was lost */
+    NGX_IDEMPOTENCY_REDIS_TIMEOUT,    /* no reply in time */
+    NGX_IDEMPOTENCY_REDIS_PROTOCOL,   /* what came back is not RESP */
+    NGX_IDEMPOTENCY_REDIS_REFUSED     /* the server answered with an error */
+} ngx_idempotency_redis_error_e;
+
+
+/*
+ * One command in flight.  Its memory is the caller's until the handler is
+ * called, once, never from within send.  "reply" is NULL when none will come
+ * and cmd->error says why; the reply is freed after the handler returns.
+ * cmd->handler may be set to NULL: nobody waits any more.
+ */
+
+struct ngx_idempotency_redis_cmd_s {
+    ngx_queue_t                         queue;
+    ngx_msec_t                          deadline;
+    ngx_idempotency_redis_handler_pt    handler;
+    void                               *data;
+    ngx_idempotency_redis_error_e       error;
+};
+
+
+/*
+ * What the configuration says about a server, and this worker's connections
+ * to it.  Set by the configuration: everything down to "ready".
+ */
+
+struct ngx_idempotency_redis_s {
+    ngx_str_t                           name;        /* of the store */
+    ngx_str_t                           host;        /* empty: unix socket */
+    in_port_t                           port;
+    ngx_addr_t                         *addrs;       /* of the start */
+    ngx_uint_t                          naddrs;
+
+    ngx_str_t                           user;
+    ngx_str_t                           password;
+    ngx_uint_t                          database;
+
+    ngx_msec_t                          connect_timeout;
+    ngx_msec_t                          timeout;
+    ngx_uint_t                          connections;
+
+    ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
+    ngx_msec_t                          resolver_timeout;
+
+#if (NGX_SSL)
+    ngx_ssl_t                          *ssl;         /* NULL: plain */
+    ngx_str_t                           ssl_name;
+    ngx_flag_t                          ssl_verify;
+#endif
+
+    /* sent after login on every connection; a reply that is an error fails
+     * the connection.  ngx_str_t, each a whole command as RESP bytes. */
+
+    ngx_array_t                         greeting;
+
+    /* a connection became ready: what waited may be sent now */
+
+    ngx_idempotency_redis_ready_pt      ready;
+    void                               *data;
+
+    /* of this worker */
+
+    ngx_idempotency_redis_conn_t       *conns;
+    ngx_uint_t                          next;
+};
+
+
+/*
+ * Connects this worker; later commands connect by themselves.  NGX_ERROR
+ * when memory is short.
+ */
+ngx_int_t ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis);
+
+/* Closes everything at once: the worker exits. */
+void ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis);
+
+/*
+ * Sends a command.  All commands of one turn of the event loop leave in one
+ * write.  NGX_AGAIN: the handler will be called.  NGX_ERROR: no connection is
+ * up or about to be for the first time: refused at once, the handler is not
+ * called.
+ */
+ngx_int_t ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
+    ngx_str_t *args, ngx_uint_t n, ngx_idempotency_redis_cmd_t *cmd);
+
+/* Is a connection up? */
+ngx_uint_t ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis);
+
+
+#endif /* _NGX_IDEMPOTENCY_REDIS_CONN_H_INCLUDED_ */

@@ -1,0 +1,69 @@
+
+/*
+ * RESP through hiredis: the only place that knows it.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_REDIS_PROTO_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_REDIS_PROTO_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+
+typedef struct ngx_idempotency_redis_reader_s  ngx_idempotency_redis_reader_t;
+typedef struct ngx_idempotency_redis_reply_s   ngx_idempotency_redis_reply_t;
+
+
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_NIL = 0,
+    NGX_IDEMPOTENCY_REDIS_STATUS,
+    NGX_IDEMPOTENCY_REDIS_ERROR,
+    NGX_IDEMPOTENCY_REDIS_INTEGER,
+    NGX_IDEMPOTENCY_REDIS_STRING,
+    NGX_IDEMPOTENCY_REDIS_ARRAY
+} ngx_idempotency_redis_type_e;
+
+
+/*
+ * A command as bytes, to be given back with free.  NGX_OK or NGX_ERROR when
+ * memory is short.
+ */
+ngx_int_t ngx_idempotency_redis_encode(ngx_str_t *args, ngx_uint_t n,
+    ngx_str_t *bytes);
+void ngx_idempotency_redis_encode_free(ngx_str_t *bytes);
+
+/*
+ * A reader takes bytes as they come and gives replies.  feed: NGX_OK, or
+ * NGX_ERROR when memory is short or more than "max" bytes make no reply.
+ * next: NGX_OK with a reply that the caller frees, NGX_AGAIN when it is not
+ * complete yet, NGX_ERROR when the bytes are not RESP.
+ */
+ngx_idempotency_redis_reader_t *ngx_idempotency_redis_reader_create(
+    size_t max);
+void ngx_idempotency_redis_reader_free(
+    ngx_idempotency_redis_reader_t *reader);
+ngx_int_t ngx_idempotency_redis_reader_feed(
+    ngx_idempotency_redis_reader_t *reader, u_char *data, size_t len);
+ngx_int_t ngx_idempotency_redis_reader_next(
+    ngx_idempotency_redis_reader_t *reader,
+    ngx_idempotency_redis_reply_t **reply);
+void ngx_idempotency_redis_reply_free(ngx_idempotency_redis_reply_t *reply);
+
+/* What a reply is; each answers harmlessly for a reply of another type. */
+ngx_idempotency_redis_type_e ngx_idempotency_redis_reply_type(
+    ngx_idempotency_redis_reply_t *reply);
+/* status, error and string: the bytes, else empty */
+void ngx_idempotency_redis_reply_string(ngx_idempotency_redis_reply_t *reply,
+    ngx_str_t *s);
+int64_t ngx_idempotency_redis_reply_integer(
+    ngx_idempotency_redis_reply_t *reply);
+ngx_uint_t ngx_idempotency_redis_reply_elements(
+    ngx_idempotency_redis_reply_t *reply);
+/* NULL when there is none at "i" */
+ngx_idempotency_redis_reply_t *ngx_idempotency_redis_reply_element(
+    ngx_idempotency_redis_reply_t *reply, ngx_uint_t i);
+
+
+#endif /* _NGX_IDEMPOTENCY_REDIS_PROTO_H_INCLUDED_ */
