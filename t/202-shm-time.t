@@ -122,9 +122,23 @@ __DATA__
 
 
 
-=== TEST 8: an issued key ends with its life
+=== TEST 8: and does not keep what is overdue behind it
 --- request eval
-["GET /s?op=issue&key=t8&ttl=10", "GET /s?op=fetch&key=t8&after=9900",
- "GET /s?op=fetch&key=t8&after=10100"]
+["GET /s?op=claim&key=t8&owner=A&lease=1000",
+ "GET /s?op=renew&key=t8&owner=A&lease=5000000000",
+ "GET /s?op=claim&key=t8-d&owner=A",
+ "GET /s?op=complete&key=t8-d&owner=A&ttl=2600000",
+ "GET /s?op=claim&key=t8-a&owner=A&after=4000000000",
+ "GET /s?op=info"]
+--- response_body_like eval
+[$main::granted, $main::ok, $main::granted, $main::ok, $main::granted,
+ qr/^records: 2$/m]
+
+
+
+=== TEST 9: an issued key ends with its life
+--- request eval
+["GET /s?op=issue&key=t9&ttl=10", "GET /s?op=fetch&key=t9&after=9900",
+ "GET /s?op=fetch&key=t9&after=10100"]
 --- response_body_like eval
 [main::seen('ok', 'issued'), main::seen('ok', 'issued'), main::seen('ok', 'none')]
