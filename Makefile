@@ -19,13 +19,13 @@ PORT      ?= 8080
 
 SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
 
-.PHONY: all debug run test test-quick install bench clean lint unit deps
+.PHONY: all debug clang run test lint unit install bench clean deps
 
 all: $(BUILD)/$(MODULE)
 
 debug: $(BUILD)/debug/$(MODULE)
 
-# $(1): folder, $(2): IDEMPOTENCY_DEBUG, $(3): further compiler flags
+# $(1): folder, $(2): IDEMPOTENCY_DEBUG
 define build
 @echo "building $(1:$(TOP)/%=%)/$(MODULE)"
 @mkdir -p $(1)
@@ -33,27 +33,60 @@ define build
     && cc_opt=$$($(NGINX) -V 2>&1 \
                  | sed -n "s/.*--with-cc-opt='\([^']*\)'.*/\1/p") \
     && IDEMPOTENCY_DEBUG=$(2) ./configure "$${NGX_CONF_FLAGS[@]}" \
-           --with-cc="$(CC)" --with-cc-opt="$$cc_opt -Wextra $(3)" \
+           --with-cc="$(CC)" \
+           --with-cc-opt="$$cc_opt -Wextra -Wno-unused-parameter" \
            --builddir=$(1)/objs --add-dynamic-module=$(TOP) \
            > $(1)/configure.log 2>&1 \
     || { tail -20 $(1)/configure.log; exit 1; }
-@$(MAKE) --no-print-directory -j2 -C $(NGINX_SRC) -f $(1)/objs/Makefile modules > $(1)/make.log 2>&1 \
+@$(MAKE) --no-print-directory -j2 -C $(NGINX_SRC) -f $(1)/objs/Makefile \
+    modules > $(1)/make.log 2>&1 \
     || { grep -A 3 -E ': (fatal )?(error|warning)' $(1)/make.log \
              || tail -20 $(1)/make.log; exit 1; }
 @cp $(1)/objs/$(MODULE) $(1)/$(MODULE)
 endef
 
 $(BUILD)/$(MODULE): $(SOURCES) | deps
-	$(call build,$(BUILD),NO,)
+	$(call build,$(BUILD),NO)
 
 $(BUILD)/debug/$(MODULE): $(SOURCES) | deps
-	$(call build,$(BUILD)/debug,YES,)
+	$(call build,$(BUILD)/debug,YES)
 
-# What building needs; "make test" and "make bench" ask for more.
-PACKAGES := nginx nginx-dev libssl-dev gcc
+$(BUILD)/clang/$(MODULE): $(SOURCES) | deps
+	$(call build,$(BUILD)/clang,YES)
+
+clang: CC := clang
+clang: $(BUILD)/clang/$(MODULE)
+
+# What building needs, and what "make test" needs besides.
+PACKAGES      := nginx nginx-dev libssl-dev gcc
+TEST_PACKAGES := binutils clang curl libtest-base-perl perl python3
 
 deps:
 	@t/install $(PACKAGES)
+
+# With FILES="t/100-key.t ..." these files only.
+test: all debug $(BUILD)/unit/policy
+	@t/install $(TEST_PACKAGES)
+	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
+
+lint: all debug
+	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)
+
+unit: $(BUILD)/unit/policy
+	@$<
+
+# The rules alone, without nginx; its headers are found as the module does.
+UNIT := t/unit/policy.c src/request/ngx_http_idempotency_policy.c
+
+$(BUILD)/unit/policy: $(UNIT) $(BUILD)/$(MODULE)
+	@echo "building build/unit/policy"
+	@mkdir -p $(@D)
+	@incs=$$(sed -n '/^ALL_INCS/,/^$$/{s/^ALL_INCS = //;s/\\$$//;p}' \
+	             $(BUILD)/objs/Makefile) \
+	    && cd $(NGINX_SRC) \
+	    && $(CC) -g -O1 -Wall -Wextra -Wno-unused-parameter -Werror \
+	           -fsanitize=address,undefined -fno-sanitize-recover \
+	           $$incs $(UNIT:%=$(TOP)/%) -o $@
 
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \
