@@ -163,7 +163,10 @@ typedef struct {
 
     ngx_event_get_peer_pt              get_peer;
     ngx_http_handler_pt                content_handler;
+    ngx_uint_t                         claimed;    /* its method */
     ngx_uint_t                         method;     /* to be restored, or 0 */
+    ngx_http_upstream_t               *upstream;   /* before an error page */
+    ngx_uint_t                         tries;
 
     ngx_http_request_t                *probe;  /* the subrequest, see probe.c */
 
@@ -180,6 +183,7 @@ typedef struct {
     unsigned                           probe_done:1;
     unsigned                           wrapped:1;  /* handler is ours ... */
     unsigned                           ran:1;      /* ... and was called */
+    unsigned                           page:1;     /* of an error */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */
     unsigned                           complete:1; /* last byte collected */

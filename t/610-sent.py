@@ -77,6 +77,17 @@ gw = Gateway(up, http='''
     location /rtu/    { idempotency main; proxy_pass http://refuses_then_up; }
     location /ftu/    { idempotency main; proxy_pass http://full_then_up; }
     location /two/    { idempotency main; proxy_pass http://two; }
+    location /two-get/ {
+        idempotency main;
+        idempotency_methods GET HEAD;
+        proxy_pass http://two;
+    }
+    location /backup-get/ {
+        idempotency main;
+        idempotency_methods GET HEAD;
+        error_page 502 504 = @backup;
+        proxy_pass http://up;
+    }
     location /rtt/    { idempotency main; proxy_pass http://refuses_then_two; }
     location /bad/ {
         idempotency main;
@@ -106,6 +117,11 @@ gw = Gateway(up, http='''
         idempotency main;
         error_page 502 504 /sorry;
         proxy_pass http://up;
+    }
+    location /closed-uri/ {
+        idempotency main;
+        error_page 502 504 /sorry;
+        proxy_pass http://127.0.0.1:%(c)d;
     }
     location @backup { proxy_pass http://127.0.0.1:%(o)d; }
     location = /sorry { internal; proxy_pass http://127.0.0.1:%(o)d; }
@@ -242,6 +258,13 @@ def test_error_page():
     refused(gw, path, 'p', 'outcome_unknown', 'held')
     executed(up, 'p', 1, 'error_page URI')
 
+    path = '/closed-uri/ok'
+    for name in ('refused, error_page URI', 'again'):
+        a = gw.post(path, 'q')
+        same((a.status, a.replayed), (502, False), name)
+        same(gw.state('q', path), 'none', name + ': released')
+    same(len(other.of('q')), 2, 'the page was asked for')
+
     # an answer that is intercepted is not asked for elsewhere either
     for status, state in ((500, 'done'), (503, 'none')):
         path = '/caught/status/%d' % status
@@ -252,6 +275,28 @@ def test_error_page():
         same(gw.state(key, path), state, path + ': ' + state)
         if state == 'done':
             replays(gw, path, key, a, path)
+
+
+def test_protected_get():
+    """idempotency_methods may list GET, which nginx sends again gladly."""
+    for path in ('/two-get/reset', '/two-get/silent'):
+        unknown(path, path, 504 if 'silent' in path else 502,
+                'GET ' + path, method='GET', body=None)
+    for method in ('GET', 'HEAD'):
+        a = gw.post('/two-get/reset', method, method=method, body=None)
+        b = gw.post('/two-get/reset', method, method=method, body=None)
+        same((a.status, b.status), (502, 409), method + ' is held')
+        executed(up, method, 1, method)
+        executed(other, method, 0, method + ', elsewhere')
+        key = method + '-backup'
+        a = gw.post('/backup-get/reset', key, method=method, body=None)
+        same(a.status, 502, method + ' is not sent to @backup')
+        executed(up, key, 1, method)
+        executed(other, key, 0, method + ', @backup')
+    a = gw.post('/two-get/ok', 'get', method='GET', body=None)
+    same((a.status, a.replayed), (201, False), 'GET is answered')
+    replays(gw, '/two-get/ok', 'get', a, 'GET', method='GET', body=None)
+    executed(up, 'get', 1, 'GET')
 
 
 def test_stale_connection():
@@ -287,6 +332,7 @@ test_sent()
 test_answered_after_refusal()
 test_not_sent_again()
 test_error_page()
+test_protected_get()
 test_stale_connection()
 gw.expected.append('SSL_do_handshake() failed')
 gw.stop()

@@ -39,9 +39,9 @@ ngx_http_idempotency_answer_word(ngx_http_request_t *r,
 
     /* after a redirect of the upstream's own its header is only there */
 
-    value = ngx_http_idempotency_upstream_header(r,
+    value = ngx_http_idempotency_upstream_header(r, ctx,
                                         &ngx_http_idempotency_answer_header);
-    if (value == NULL) {
+    if (value == NULL && !ctx->page) {
         value = own;
     }
 

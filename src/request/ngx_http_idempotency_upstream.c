@@ -10,12 +10,19 @@
 
 
 static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_upstream_lost(ngx_http_request_t *r);
 static void ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_upstream_get_peer(
     ngx_peer_connection_t *pc, void *data);
-static off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r);
+static ngx_http_upstream_t *ngx_http_idempotency_upstream_of(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 
 
 /* modules whose location configuration begins with ngx_http_upstream_conf_t */
@@ -100,14 +107,16 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
     ctx = ngx_http_idempotency_context_get(r);
 
     if (ctx->ran
-        && !ngx_http_idempotency_policy_second_run(
-                ngx_http_idempotency_upstream_sent(r), r->method,
-                r->upstream && r->upstream->headers_in.x_accel_redirect))
+        && ngx_http_idempotency_upstream_again(r, ctx) != NGX_OK)
     {
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                       "idempotency: the request was sent to an upstream "
                       "before, it is not sent to another one");
         return NGX_HTTP_BAD_GATEWAY;
+    }
+
+    if (!ctx->ran) {
+        ctx->claimed = r->method;
     }
 
     ngx_http_idempotency_failpoint(ctx, "before_forward");
@@ -123,8 +132,8 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
      * one of these three
      */
 
-    if (!(r->method & (NGX_HTTP_POST|NGX_HTTP_LOCK|NGX_HTTP_PATCH
-                       |NGX_HTTP_GET|NGX_HTTP_HEAD)))
+    if (r->method == ctx->claimed
+        && !(r->method & (NGX_HTTP_POST|NGX_HTTP_LOCK|NGX_HTTP_PATCH)))
     {
         ctx->method = r->method;
         r->method = NGX_HTTP_LOCK;
@@ -137,6 +146,41 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
     }
 
     return rc;
+}
+
+
+/*
+ * A redirect has brought a content handler after one that has run.  Where
+ * nginx has turned the method into GET on its own, it looks for a page that
+ * tells of an error: what became of the request was decided before.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    off_t       sent;
+    ngx_uint_t  own, page;
+
+    sent = ngx_http_idempotency_upstream_sent(r, ctx);
+    own = r->upstream && r->upstream->headers_in.x_accel_redirect;
+    page = r->method != ctx->claimed
+           && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD));
+
+    if (!ngx_http_idempotency_policy_second_run(sent,
+                                         page ? r->method : NGX_HTTP_UNKNOWN,
+                                         own))
+    {
+        return NGX_DECLINED;
+    }
+
+    if (page && !own && !ctx->page) {
+        ctx->page = 1;
+        ctx->upstream = r->upstream;
+        ctx->tries = r->upstream_states ? r->upstream_states->nelts : 0;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -237,28 +281,34 @@ void
 ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_facts_t *facts)
 {
+    ngx_uint_t                  tries;
+    ngx_http_upstream_t        *u;
     ngx_http_upstream_state_t  *state;
 
     ngx_memzero(facts, sizeof(ngx_http_idempotency_facts_t));
 
     facts->wrapped = ctx->wrapped;
     facts->ran = ctx->ran;
-    facts->sent = ngx_http_idempotency_upstream_sent(r);
+    facts->sent = ngx_http_idempotency_upstream_sent(r, ctx);
 
-    if (r->upstream == NULL) {
+    u = ngx_http_idempotency_upstream_of(r, ctx);
+
+    if (u == NULL) {
         return;
     }
 
     facts->upstream = 1;
 
-    if (r->upstream_states && r->upstream_states->nelts) {
+    tries = ngx_http_idempotency_upstream_tries(r, ctx);
+
+    if (tries) {
         state = r->upstream_states->elts;
-        state += r->upstream_states->nelts - 1;
+        state += tries - 1;
 
         /* set by ngx_http_upstream_process_header() for a whole header */
 
         facts->answered = state->header_time != (ngx_msec_t) -1
-                          && r->upstream->headers_in.status_n != 0;
+                          && u->headers_in.status_n != 0;
     }
 
 #if (NGX_HTTP_CACHE)
@@ -268,8 +318,30 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 #endif
 
     if (facts->answered) {
-        facts->status = r->upstream->headers_in.status_n;
+        facts->status = u->headers_in.status_n;
     }
+}
+
+
+/* the upstream that was asked to execute, not one that has an error page */
+
+static ngx_http_upstream_t *
+ngx_http_idempotency_upstream_of(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    return ctx->page ? ctx->upstream : r->upstream;
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->page) {
+        return ctx->tries;
+    }
+
+    return r->upstream_states ? r->upstream_states->nelts : 0;
 }
 
 
@@ -279,20 +351,18 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
  */
 
 static off_t
-ngx_http_idempotency_upstream_sent(ngx_http_request_t *r)
+ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
 {
     off_t                       sent;
-    ngx_uint_t                  i;
+    ngx_uint_t                  i, tries;
     ngx_http_upstream_state_t  *state;
 
-    if (r->upstream_states == NULL) {
-        return 0;
-    }
-
     sent = 0;
-    state = r->upstream_states->elts;
+    tries = ngx_http_idempotency_upstream_tries(r, ctx);
 
-    for (i = 0; i < r->upstream_states->nelts; i++) {
+    for (i = 0; i < tries; i++) {
+        state = r->upstream_states->elts;
         sent += state[i].bytes_sent;
     }
 
@@ -301,17 +371,21 @@ ngx_http_idempotency_upstream_sent(ngx_http_request_t *r)
 
 
 ngx_str_t *
-ngx_http_idempotency_upstream_header(ngx_http_request_t *r, ngx_str_t *name)
+ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name)
 {
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
+    ngx_uint_t            i;
+    ngx_list_part_t      *part;
+    ngx_table_elt_t      *h;
+    ngx_http_upstream_t  *u;
 
-    if (r->upstream == NULL) {
+    u = ngx_http_idempotency_upstream_of(r, ctx);
+
+    if (u == NULL) {
         return NULL;
     }
 
-    part = &r->upstream->headers_in.headers.part;
+    part = &u->headers_in.headers.part;
     h = part->elts;
 
     for (i = 0; /* void */ ; i++) {

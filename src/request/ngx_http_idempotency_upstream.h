@@ -38,7 +38,7 @@ void ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 
 /* The upstream's header line of that name, or NULL. */
 ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
-    ngx_str_t *name);
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);
 
 /* The upstream is gone after its header and before its last byte. */
 ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
