@@ -107,8 +107,8 @@ class Ledger:
         try:
             while await self._request(reader, writer):
                 pass
-        except (asyncio.IncompleteReadError, ConnectionError, OSError):
-            pass
+        except (asyncio.IncompleteReadError, OSError, ValueError):
+            pass          # gone, or not HTTP
         finally:
             try:
                 writer.close()
