@@ -30,6 +30,13 @@ typedef struct {
 
 
 typedef struct {
+    ngx_uint_t                       from;       /* statuses */
+    ngx_uint_t                       to;
+    ngx_http_idempotency_verdict_e   verdict;
+} test_probe_t;
+
+
+typedef struct {
     char                            *name;
     off_t                            sent;
     ngx_uint_t                       method;
@@ -48,6 +55,7 @@ typedef struct {
 static void test_duplicates(void);
 static void test_outcomes(void);
 static void test_status_lists(void);
+static void test_probes(void);
 static void test_second_runs(void);
 static void test_words(void);
 static void test_list(ngx_http_idempotency_statuses_t *statuses,
@@ -208,6 +216,22 @@ static test_outcome_t  outcomes[] = {
 };
 
 
+static test_probe_t  probes[] = {
+
+    { 0, 199, NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN },
+    { 200, 201, NGX_HTTP_IDEMPOTENCY_REPLAY },
+    { 202, 202, NGX_HTTP_IDEMPOTENCY_RUNNING },
+    { 203, 299, NGX_HTTP_IDEMPOTENCY_REPLAY },
+    { 300, 403, NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN },
+    { 404, 404, NGX_HTTP_IDEMPOTENCY_EXECUTE },
+    { 405, 424, NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN },
+    { 425, 425, NGX_HTTP_IDEMPOTENCY_RUNNING },
+    { 426, 999, NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN },
+
+    { 0, 0, 0 }
+};
+
+
 static test_second_run_t  second_runs[] = {
 
     { "nothing sent", 0, NGX_HTTP_POST, 0, 1 },
@@ -287,6 +311,7 @@ main(void)
     test_duplicates();
     test_outcomes();
     test_status_lists();
+    test_probes();
     test_second_runs();
     test_words();
 
@@ -388,6 +413,29 @@ test_status_lists(void)
     final = saved;
 
     ok(wrong == 0, "outcome", "a status is in a list alone");
+}
+
+
+static void
+test_probes(void)
+{
+    char           name[32];
+    ngx_uint_t     status, wrong;
+    test_probe_t  *t;
+
+    for (t = probes; t->to; t++) {
+        wrong = 0;
+
+        for (status = t->from; status <= t->to; status++) {
+            if (ngx_http_idempotency_policy_probe(status) != t->verdict) {
+                wrong++;
+            }
+        }
+
+        sprintf(name, "%u to %u", (unsigned) t->from, (unsigned) t->to);
+
+        ok(wrong == 0, "probe", name);
+    }
 }
 
 
