@@ -8,14 +8,27 @@
 #include <openssl/evp.h>
 
 
+/* what is gathered before libcrypto is called */
+#define NGX_HTTP_IDEMPOTENCY_DIGEST_BUF  512
+
+
+static ngx_int_t ngx_http_idempotency_digest_flush(void);
+
+
 /* reused by all requests of the worker: making one costs more than hashing */
 
 static EVP_MD_CTX  *ngx_http_idempotency_digest_ctx;
+
+static u_char       ngx_http_idempotency_digest_buf
+                        [NGX_HTTP_IDEMPOTENCY_DIGEST_BUF];
+static size_t       ngx_http_idempotency_digest_len;
 
 
 ngx_int_t
 ngx_http_idempotency_digest_start(ngx_log_t *log)
 {
+    ngx_http_idempotency_digest_len = 0;
+
     if (ngx_http_idempotency_digest_ctx == NULL) {
         ngx_http_idempotency_digest_ctx = EVP_MD_CTX_new();
 
@@ -47,7 +60,44 @@ ngx_http_idempotency_digest_start(ngx_log_t *log)
 ngx_int_t
 ngx_http_idempotency_digest_add(const u_char *data, size_t len)
 {
-    if (EVP_DigestUpdate(ngx_http_idempotency_digest_ctx, data, len) != 1) {
+    size_t  left;
+
+    left = NGX_HTTP_IDEMPOTENCY_DIGEST_BUF - ngx_http_idempotency_digest_len;
+
+    if (len > left) {
+
+        if (ngx_http_idempotency_digest_flush() != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (len > NGX_HTTP_IDEMPOTENCY_DIGEST_BUF) {
+            return EVP_DigestUpdate(ngx_http_idempotency_digest_ctx, data, len)
+                   == 1 ? NGX_OK : NGX_ERROR;
+        }
+    }
+
+    ngx_memcpy(ngx_http_idempotency_digest_buf
+               + ngx_http_idempotency_digest_len, data, len);
+
+    ngx_http_idempotency_digest_len += len;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_digest_flush(void)
+{
+    size_t  len;
+
+    len = ngx_http_idempotency_digest_len;
+
+    ngx_http_idempotency_digest_len = 0;
+
+    if (EVP_DigestUpdate(ngx_http_idempotency_digest_ctx,
+                         ngx_http_idempotency_digest_buf, len)
+        != 1)
+    {
         return NGX_ERROR;
     }
 
@@ -58,18 +108,26 @@ ngx_http_idempotency_digest_add(const u_char *data, size_t len)
 ngx_int_t
 ngx_http_idempotency_digest_add_part(const ngx_str_t *part)
 {
-    uint64_t    len;
-    ngx_uint_t  i;
-    u_char      prefix[8];
+    size_t   len;
+    u_char  *p;
+    u_char   prefix[10];
 
-    len = part->len;
+    /* seven bits in a byte, the lowest first; another follows a high bit */
 
-    for (i = 0; i < 8; i++) {
-        prefix[i] = (u_char) (len >> (56 - 8 * i));
+    p = prefix;
+
+    for (len = part->len; len >= 0x80; len >>= 7) {
+        *p++ = (u_char) (len | 0x80);
     }
 
-    if (ngx_http_idempotency_digest_add(prefix, 8) != NGX_OK) {
+    *p++ = (u_char) len;
+
+    if (ngx_http_idempotency_digest_add(prefix, p - prefix) != NGX_OK) {
         return NGX_ERROR;
+    }
+
+    if (part->len == 0) {
+        return NGX_OK;
     }
 
     return ngx_http_idempotency_digest_add(part->data, part->len);
@@ -80,6 +138,10 @@ ngx_int_t
 ngx_http_idempotency_digest_finish(u_char *digest)
 {
     unsigned int  len;
+
+    if (ngx_http_idempotency_digest_flush() != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     if (EVP_DigestFinal_ex(ngx_http_idempotency_digest_ctx, digest, &len)
         != 1)

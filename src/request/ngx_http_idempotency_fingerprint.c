@@ -10,7 +10,7 @@
 
 
 static ngx_str_t  ngx_http_idempotency_fingerprint_raw =
-    ngx_string("idempotency fingerprint raw 1");
+    ngx_string("fingerprint raw 1");
 
 
 ngx_int_t

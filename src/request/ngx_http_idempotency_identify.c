@@ -214,7 +214,7 @@ ngx_int_t
 ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    static ngx_str_t  record = ngx_string("idempotency record 1");
+    static ngx_str_t  record = ngx_string("record 1");
 
     if (ctx->conf->source == NULL) {
         return NGX_DECLINED;

@@ -227,7 +227,7 @@ ngx_http_idempotency_variable_upstream_key(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t  *ctx;
     u_char                       digest[NGX_IDEMPOTENCY_DIGEST_LEN];
 
-    static ngx_str_t  name = ngx_string("idempotency upstream key 1");
+    static ngx_str_t  name = ngx_string("upstream key 1");
 
     ctx = ngx_http_idempotency_context_get(r->main);
 
