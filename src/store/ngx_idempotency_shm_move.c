@@ -115,11 +115,21 @@ ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx, uint64_t now,
     ngx_uint_t                   i;
     ngx_idempotency_shm_node_t  *node;
 
+    if (now < ctx->sh->due) {
+        return 0;
+    }
+
     for (i = 0; i < n; i++) {
 
         node = ngx_idempotency_shm_first(ctx);
 
-        if (node == NULL || now < node->expire.key) {
+        if (node == NULL) {
+            ctx->sh->due = (uint64_t) -1;
+            break;
+        }
+
+        if (now < node->expire.key) {
+            ctx->sh->due = node->expire.key;
             break;
         }
 

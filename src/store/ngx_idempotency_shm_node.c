@@ -16,6 +16,8 @@ static void ngx_idempotency_shm_tree(ngx_idempotency_shm_ctx_t *ctx,
     ngx_rbtree_key_t key, ngx_rbtree_t *tree);
 static ngx_int_t ngx_idempotency_shm_compare(ngx_rbtree_key_t key,
     u_char *rest, ngx_rbtree_node_t *node);
+static void ngx_idempotency_shm_insert_expire(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due);
 static void ngx_idempotency_shm_insert_value(ngx_rbtree_node_t *temp,
     ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
 
@@ -159,8 +161,7 @@ ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_idempotency_shm_point();
 
-    node->expire.key = due;
-    ngx_rbtree_insert(&sh->expire, &node->expire);
+    ngx_idempotency_shm_insert_expire(ctx, node, due);
 
     sh->number++;
 }
@@ -216,6 +217,16 @@ ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
     ngx_rbtree_delete(&ctx->sh->expire, &node->expire);
 
     ngx_idempotency_shm_point();
+
+    ngx_idempotency_shm_insert_expire(ctx, node, due);
+}
+
+
+static void
+ngx_idempotency_shm_insert_expire(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due)
+{
+    ctx->sh->due = ngx_min(ctx->sh->due, due);
 
     node->expire.key = due;
     ngx_rbtree_insert(&ctx->sh->expire, &node->expire);
