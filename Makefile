@@ -2,12 +2,15 @@
 #
 #   make            build/ngx_http_idempotency_module.so for Debian's nginx
 #   make run        a gateway with a demo upstream, to try it by hand
-#   make test       everything that proves it
+#   make test       everything that proves it, in less than 15 minutes
+#   make lint       the rules of form, and that docs name what the code has
+#   make unit       the table tests of the rules
+#   make debug      the module with directives for tests, in build/debug
 #   make install    copies the module to nginx's modules directory
 #   make bench      CPU per request beside a bare proxy_pass
 #
-# CC=clang and NGINX_SRC=DIR (a configured nginx source tree, for "make
-# module") are honoured.
+# CC=clang builds with another compiler, NGINX=FILE runs another nginx.
+# "make test FILES=t/100-key.t" runs some tests only.
 
 SHELL     := /bin/bash
 TOP       := $(abspath .)
@@ -59,12 +62,11 @@ clang: $(BUILD)/clang/$(MODULE)
 
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev gcc
-TEST_PACKAGES := binutils clang curl libtest-base-perl perl python3
+TEST_PACKAGES := binutils clang curl libtest-base-perl perl procps python3
 
 deps:
 	@t/install $(PACKAGES)
 
-# With FILES="t/100-key.t ..." these files only.
 test: all debug $(BUILD)/unit/policy
 	@t/install $(TEST_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
@@ -93,6 +95,7 @@ install: all
 	    $(DESTDIR)/usr/lib/nginx/modules/$(MODULE)
 
 run: all
+	@t/install curl
 	@t/demo/run $(NGINX) $(BUILD)/$(MODULE) $(PORT)
 
 clean:
