@@ -177,9 +177,12 @@ class Gateway:
     def record(self, key, path, method='POST', source='somebody'):
         """The record as the store shows it."""
         sha = hashlib.sha256()
-        for part in ('idempotency record 1', '%s %s' % (method, path), source,
-                     key):
-            sha.update(struct.pack('>Q', len(part)) + part.encode())
+        for part in ('record 1', '%s %s' % (method, path), source, key):
+            n = len(part)
+            while n >= 0x80:
+                sha.update(bytes([n & 0x7f | 0x80]))
+                n >>= 7
+            sha.update(bytes([n]) + part.encode())
         return self.ask(op='fetch', digest=sha.hexdigest())
 
     def state(self, key, path, **args):
