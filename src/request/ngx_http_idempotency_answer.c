@@ -424,6 +424,10 @@ ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
 
         field->name = h[i].key;
         field->value = h[i].value;
+
+        if (&h[i] == r->headers_out.location) {
+            ngx_str_set(&field->name, NGX_HTTP_IDEMPOTENCY_LOCATION);
+        }
     }
 
     return NGX_OK;

@@ -12,6 +12,15 @@
 
 
 /*
+ * How a Location is stored that r->headers_out.location points to, so that
+ * ngx_http_header_filter() completes it: a relative one that the upstream has
+ * sent is left alone, one that proxy_redirect has made is not.  No header
+ * line can have this name.
+ */
+#define NGX_HTTP_IDEMPOTENCY_LOCATION  ":location"
+
+
+/*
  * Adds a line to a list of headers or trailers; nothing is copied.  NULL
  * when memory is short.
  */

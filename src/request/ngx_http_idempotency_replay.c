@@ -35,7 +35,8 @@ static ngx_http_idempotency_replay_header_t
     { ngx_string("Date"), offsetof(ngx_http_headers_out_t, date) },
     { ngx_string("Content-Encoding"),
       offsetof(ngx_http_headers_out_t, content_encoding) },
-    { ngx_string("Location"), offsetof(ngx_http_headers_out_t, location) },
+    { ngx_string(NGX_HTTP_IDEMPOTENCY_LOCATION),
+      offsetof(ngx_http_headers_out_t, location) },
     { ngx_string("Refresh"), offsetof(ngx_http_headers_out_t, refresh) },
     { ngx_string("Last-Modified"),
       offsetof(ngx_http_headers_out_t, last_modified) },
@@ -263,6 +264,11 @@ ngx_http_idempotency_replay_line(ngx_http_request_t *r,
         if (ngx_http_idempotency_header_is(&h->key, &rh->name)) {
             ph = (ngx_table_elt_t **) ((char *) &r->headers_out + rh->offset);
             *ph = h;
+
+            if (ph == &r->headers_out.location) {
+                ngx_str_set(&h->key, "Location");
+            }
+
             return NGX_OK;
         }
     }
