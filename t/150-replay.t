@@ -134,6 +134,9 @@ our $Answers = $HttpConfig . <<'_EOC_' . $Many . "return 200 \$request_id; } }\n
             proxy_set_body "";
             proxy_set_header If-None-Match "";
             proxy_set_header If-Modified-Since "";
+            proxy_set_header If-Match "";
+            proxy_set_header If-Unmodified-Since "";
+            proxy_set_header If-Range "";
             proxy_set_header Range "";
             proxy_buffers 8 128k;
             proxy_pass http://unix:$TEST_NGINX_HTML_DIR/files.sock:;
@@ -224,8 +227,7 @@ Idempotency-Key: k
 --- error_code eval
 [304, 304]
 --- response_headers eval
-["!Idempotent-Replayed\n!Content-Length",
- "Idempotent-Replayed: true\n!Content-Length"]
+["!Idempotent-Replayed", "Idempotent-Replayed: true"]
 --- response_body eval
 ["", ""]
 
@@ -623,54 +625,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 25: trailers of the gateway
---- config
-    location / {
-        idempotency main;
-        proxy_pass http://answers;
-        add_trailer X-Trailer $idempotency_result;
-    }
---- request eval
-[("POST /made\nx") x 2]
---- more_headers
-Idempotency-Key: k
---- error_code eval
-[201, 201]
---- response_headers eval
-["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]
---- executions: a a
-
-
-
-=== TEST 26: trailers of the upstream
---- skip_nginx: 8: < 1.27.2
---- config
-    location / {
-        idempotency main;
-        proxy_http_version 1.1;
-        proxy_pass_trailers on;
-        proxy_pass http://127.0.0.1:$TEST_NGINX_RAND_PORT_1;
-        add_header X-Sum $upstream_trailer_x_sum;
-    }
---- tcp_listen: $TEST_NGINX_RAND_PORT_1
---- tcp_reply eval
-"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
-. "5\r\nhello\r\n0\r\nX-Sum: 17\r\n\r\n"
---- request eval
-[("POST /pay\nx") x 2]
---- more_headers
-Idempotency-Key: k
-TE: trailers
---- error_code eval
-[200, 200]
---- response_headers eval
-["!Idempotent-Replayed", "Idempotent-Replayed: true"]
---- response_body eval
-["hello", "hello"]
-
-
-
-=== TEST 27: final statuses are replayed
+=== TEST 25: final statuses are replayed
 --- config eval: $main::Gateway
 --- request eval
 [map { ("POST /status/$_\nx") x 2 } 400, 404, 409, 422, 499, 500, 501]
@@ -684,7 +639,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 28: retryable statuses release the key
+=== TEST 26: retryable statuses release the key
 --- request eval
 [map { ("POST /status/$_\nx") x 2 } 401, 403, 407, 408, 425, 429, 503]
 --- more_headers
@@ -697,7 +652,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 29: a status in neither list is unknown
+=== TEST 27: a status in neither list is unknown
 --- request eval
 [map { ("POST /status/$_\nx") x 2 } 502, 504, 507]
 --- more_headers
@@ -709,7 +664,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 30: lists of one's own; retryable wins
+=== TEST 28: lists of one's own; retryable wins
 --- config
     location / {
         idempotency main;
@@ -734,7 +689,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 31: the upstream's own word: final
+=== TEST 29: the upstream's own word: final
 --- config eval: $main::Gateway
 --- request eval
 ["POST /say/503?say=final\nx", "POST /say/503?say=final\nx",
@@ -752,7 +707,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 32: the upstream's own word: release
+=== TEST 30: the upstream's own word: release
 --- request eval
 ["POST /say/200?say=release\nx", "POST /say/200?say=release\nx",
  "POST /say/500?say=release\nx", "POST /say/500?say=release\nx"]
@@ -766,7 +721,7 @@ Idempotency-Key: k32
 
 
 
-=== TEST 33: the upstream's own word: unknown
+=== TEST 31: the upstream's own word: unknown
 --- request eval
 ["POST /say/200?say=unknown\nx", "POST /say/200?say=unknown\nx",
  "POST /say/503?say=unknown\nx", "POST /say/503?say=unknown\nx"]
@@ -781,7 +736,7 @@ Idempotency-Key: k33
 
 
 
-=== TEST 34: a word which is none is told in the log, and counts for nothing
+=== TEST 32: a word which is none is told in the log, and counts for nothing
 --- request eval
 ["POST /say/503?say=maybe\nx", "POST /say/200?say=maybe\nx"]
 --- more_headers
@@ -795,7 +750,7 @@ upstream sent an invalid "X-Accel-Idempotency: maybe"
 
 
 
-=== TEST 35: the upstream's own ttl
+=== TEST 33: the upstream's own ttl
 --- http_config eval
 my $http = $main::Answers; $http =~ s/\$arg_say always/"final; ttl=1" always/;
 $http
@@ -813,7 +768,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 36: past the upstream's own ttl
+=== TEST 34: past the upstream's own ttl
 --- init
 Time::HiRes::sleep(2.1)
 --- request
@@ -826,7 +781,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 37: the word is heard even if it is hidden from clients anyway
+=== TEST 35: the word is heard even if it is hidden from clients anyway
 --- config
     location / {
         idempotency main;
@@ -845,7 +800,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 38: the word is not forwarded where idempotency is off for a request
+=== TEST 36: the word is not forwarded where idempotency is off for a request
 --- config
     location / {
         idempotency main;
@@ -861,7 +816,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 39: connection refused: released, and the retry executes
+=== TEST 37: connection refused: released, and the retry executes
 --- config
     location /pay {
         idempotency main;
@@ -889,7 +844,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 40: the first of two upstreams refuses: the second gets it, once
+=== TEST 38: the first of two upstreams refuses: the second gets it, once
 --- http_config eval
 $main::Answers . <<'_EOC_';
     upstream two {
@@ -914,7 +869,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 41: error_page for the upstream's answer: what the client saw is kept
+=== TEST 39: error_page for the upstream's answer: what the client saw is kept
 --- config
     location / {
         idempotency main;
@@ -947,7 +902,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 42: X-Accel-Redirect: the file is the answer
+=== TEST 40: X-Accel-Redirect: the file is the answer
 --- config
     location / {
         idempotency main;
@@ -975,7 +930,7 @@ Range: bytes=0-3
 
 
 
-=== TEST 43: an answer which breaks off is not an answer
+=== TEST 41: an answer which breaks off is not an answer
 --- config
     location / {
         idempotency main;
@@ -995,7 +950,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 44: the client's Date and Server are not taken from the record
+=== TEST 42: the client's Date and Server are not taken from the record
 --- config
     location / {
         idempotency main;
