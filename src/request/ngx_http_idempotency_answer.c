@@ -22,6 +22,8 @@ static ngx_int_t ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_list_t *list, ngx_array_t *fields);
 static ngx_uint_t ngx_http_idempotency_answer_hidden(
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);
+static ngx_int_t ngx_http_idempotency_answer_charset(ngx_http_request_t *r,
+    ngx_array_t *fields);
 
 
 static ngx_str_t  ngx_http_idempotency_answer_header =
@@ -369,6 +371,7 @@ ngx_http_idempotency_answer_encode(ngx_http_request_t *r,
     if (ngx_http_idempotency_answer_fields(r, ctx, &r->headers_out.headers,
                                            &answer.headers)
         != NGX_OK
+        || ngx_http_idempotency_answer_charset(r, &answer.headers) != NGX_OK
         || ngx_http_idempotency_answer_fields(r, ctx,
                                               &r->headers_out.trailers,
                                               &answer.trailers)
@@ -411,7 +414,9 @@ ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
             i = 0;
         }
 
-        if (h[i].hash == 0
+        if ((h[i].hash == 0
+             && &h[i] != r->headers_out.server
+             && &h[i] != r->headers_out.date)
             || ngx_http_idempotency_answer_hidden(ctx, &h[i].key))
         {
             continue;
@@ -424,6 +429,13 @@ ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
 
         field->name = h[i].key;
         field->value = h[i].value;
+
+        if (h[i].hash == 0) {
+
+            /* it keeps nginx from adding its own, and is empty in a record */
+
+            ngx_str_null(&field->value);
+        }
 
         if (&h[i] == r->headers_out.location) {
             ngx_str_set(&field->name, NGX_HTTP_IDEMPOTENCY_LOCATION);
@@ -450,4 +462,31 @@ ngx_http_idempotency_answer_hidden(ngx_http_idempotency_ctx_t *ctx,
     }
 
     return 0;
+}
+
+
+/* what X-Accel-Charset has said */
+
+static ngx_int_t
+ngx_http_idempotency_answer_charset(ngx_http_request_t *r,
+    ngx_array_t *fields)
+{
+    ngx_str_t                *charset;
+    ngx_idempotency_field_t  *field;
+
+    charset = r->headers_out.override_charset;
+
+    if (charset == NULL) {
+        return NGX_OK;
+    }
+
+    field = ngx_array_push(fields);
+    if (field == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&field->name, NGX_HTTP_IDEMPOTENCY_CHARSET);
+    field->value = *charset;
+
+    return NGX_OK;
 }

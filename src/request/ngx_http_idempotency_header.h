@@ -12,12 +12,14 @@
 
 
 /*
- * How a Location is stored that r->headers_out.location points to, so that
+ * Names in a record that no header line can have.  The first is that of a
+ * Location to which r->headers_out.location points, so that
  * ngx_http_header_filter() completes it: a relative one that the upstream has
- * sent is left alone, one that proxy_redirect has made is not.  No header
- * line can have this name.
+ * sent is left alone, one that proxy_redirect has made is not.  The second
+ * is that of r->headers_out.override_charset.
  */
 #define NGX_HTTP_IDEMPOTENCY_LOCATION  ":location"
+#define NGX_HTTP_IDEMPOTENCY_CHARSET   ":charset"
 
 
 /*

@@ -43,6 +43,8 @@ static ngx_http_idempotency_replay_header_t
     { ngx_string("WWW-Authenticate"),
       offsetof(ngx_http_headers_out_t, www_authenticate) },
     { ngx_string("Expires"), offsetof(ngx_http_headers_out_t, expires) },
+    { ngx_string("Accept-Ranges"),
+      offsetof(ngx_http_headers_out_t, accept_ranges) },
     { ngx_string("ETag"), offsetof(ngx_http_headers_out_t, etag) },
     { ngx_null_string, 0 }
 };
@@ -252,6 +254,12 @@ ngx_http_idempotency_replay_line(ngx_http_request_t *r,
 
     static ngx_str_t  cache_control = ngx_string("Cache-Control");
     static ngx_str_t  link = ngx_string("Link");
+    static ngx_str_t  charset = ngx_string(NGX_HTTP_IDEMPOTENCY_CHARSET);
+
+    if (ngx_http_idempotency_header_is(&field->name, &charset)) {
+        r->headers_out.override_charset = &field->value;
+        return NGX_OK;
+    }
 
     h = ngx_http_idempotency_header_add(&r->headers_out.headers, &field->name,
                                         &field->value);
@@ -267,6 +275,18 @@ ngx_http_idempotency_replay_line(ngx_http_request_t *r,
 
             if (ph == &r->headers_out.location) {
                 ngx_str_set(&h->key, "Location");
+            }
+
+            /*
+             * with proxy_pass_header an upstream that sends no such line
+             * keeps nginx from sending its own
+             */
+
+            if (h->value.len == 0
+                && (ph == &r->headers_out.server
+                    || ph == &r->headers_out.date))
+            {
+                h->hash = 0;
             }
 
             return NGX_OK;
