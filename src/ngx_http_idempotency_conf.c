@@ -10,8 +10,6 @@
 
 static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
     ngx_conf_t *cf, ngx_str_t *text);
-static ngx_int_t ngx_http_idempotency_conf_status_range(ngx_str_t *text,
-    ngx_http_idempotency_statuses_t *statuses);
 
 
 static ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[] = {
@@ -404,72 +402,6 @@ ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 char *
-ngx_http_idempotency_conf_statuses(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    char  *p = conf;
-
-    ngx_str_t                         *value;
-    ngx_uint_t                         i;
-    ngx_http_idempotency_statuses_t  **statuses;
-
-    statuses = (ngx_http_idempotency_statuses_t **) (p + cmd->offset);
-
-    if (*statuses != NGX_CONF_UNSET_PTR) {
-        return "is duplicate";
-    }
-
-    *statuses = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_statuses_t));
-    if (*statuses == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    value = cf->args->elts;
-
-    for (i = 1; i < cf->args->nelts; i++) {
-
-        if (ngx_http_idempotency_conf_status_range(&value[i], *statuses)
-            != NGX_OK)
-        {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid status \"%V\" in \"%V\", it must be "
-                               "a code from 200 to 599, or a range such as "
-                               "\"500-599\"", &value[i], &cmd->name);
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_conf_status_range(ngx_str_t *text,
-    ngx_http_idempotency_statuses_t *statuses)
-{
-    u_char     *dash, *last;
-    ngx_int_t   from, to;
-
-    last = text->data + text->len;
-    dash = ngx_strlchr(text->data, last, '-');
-
-    from = ngx_atoi(text->data, (dash ? dash : last) - text->data);
-    to = dash ? ngx_atoi(dash + 1, last - dash - 1) : from;
-
-    if (from < 200 || to < from || to >= NGX_HTTP_IDEMPOTENCY_STATUSES) {
-        return NGX_ERROR;
-    }
-
-    while (from <= to) {
-        statuses->bits[from / 8] |= (u_char) (1 << from % 8);
-        from++;
-    }
-
-    return NGX_OK;
-}
-
-
-char *
 ngx_http_idempotency_conf_hide_header(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
@@ -580,24 +512,4 @@ ngx_http_idempotency_conf_compile(ngx_conf_t *cf, ngx_str_t *text)
     }
 
     return value;
-}
-
-
-ngx_http_idempotency_statuses_t *
-ngx_http_idempotency_conf_status_list(ngx_conf_t *cf, ngx_str_t *list,
-    ngx_uint_t n)
-{
-    ngx_uint_t                        i;
-    ngx_http_idempotency_statuses_t  *statuses;
-
-    statuses = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_statuses_t));
-    if (statuses == NULL) {
-        return NULL;
-    }
-
-    for (i = 0; i < n; i++) {
-        (void) ngx_http_idempotency_conf_status_range(&list[i], statuses);
-    }
-
-    return statuses;
 }
