@@ -90,6 +90,17 @@ $(BUILD)/unit/policy: $(UNIT) $(BUILD)/$(MODULE)
 	           -fsanitize=address,undefined -fno-sanitize-recover \
 	           $$incs $(UNIT:%=$(TOP)/%) -o $@
 
+# Half a minute on an idle machine; with ROUNDS=30 the medians settle.
+BENCH_PACKAGES := python3 valgrind wrk
+
+bench: all debug
+	@t/install $(BENCH_PACKAGES)
+	@TEST_NGINX_BINARY=$(NGINX) t/bench/run $(ROUNDS:%=--rounds %)
+	@echo
+	@TEST_NGINX_BINARY=$(NGINX) t/bench/shm.py
+	@echo
+	@TEST_NGINX_BINARY=$(NGINX) t/bench/instructions
+
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \
 	    $(DESTDIR)/usr/lib/nginx/modules/$(MODULE)

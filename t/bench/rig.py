@@ -18,7 +18,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 WORK = os.path.join(TOP, 'build', 'bench')
-NGINX = os.environ.get('NGINX', '/usr/sbin/nginx')
+NGINX = os.environ.get('TEST_NGINX_BINARY', '/usr/sbin/nginx')
 MODULE = os.environ.get(
     'MODULE', os.path.join(TOP, 'build', 'ngx_http_idempotency_module.so'))
 
