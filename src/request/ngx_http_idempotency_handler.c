@@ -156,7 +156,7 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
     ngx_http_idempotency_ctx_t       *ctx;
     ngx_http_idempotency_loc_conf_t  *ilcf;
 
-    if (r != r->main) {
+    if (r != r->main || r->post_action) {
         return NGX_DECLINED;
     }
 

@@ -100,7 +100,9 @@ ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
         return NGX_IDEMPOTENCY_RELEASE;
     }
 
-    if (ngx_http_idempotency_policy_listed(final, facts->status)) {
+    if (facts->status == NGX_HTTP_SWITCHING_PROTOCOLS
+        || ngx_http_idempotency_policy_listed(final, facts->status))
+    {
         return NGX_IDEMPOTENCY_COMPLETE;
     }
 
