@@ -37,6 +37,7 @@ typedef struct {
 
 typedef struct {
     ngx_array_t                        stores;  /* ngx_idempotency_store_t * */
+    ngx_uint_t                         by_close;   /* answers of this worker */
 } ngx_http_idempotency_main_conf_t;
 
 
@@ -186,6 +187,7 @@ typedef struct {
     unsigned                           page:1;     /* of an error */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */
+    unsigned                           dropped:1;  /* another one was sent */
     unsigned                           complete:1; /* last byte collected */
     unsigned                           keep:1;     /* head and body */
 } ngx_http_idempotency_ctx_t;

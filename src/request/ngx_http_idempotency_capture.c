@@ -25,12 +25,21 @@ static ngx_int_t ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
 static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_capture_broken(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_capture_swallow(ngx_chain_t *in);
+static void ngx_http_idempotency_capture_by_close(ngx_http_request_t *r);
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+/* with an error of nginx's own: another key might execute twice */
+
+static ngx_str_t  ngx_http_idempotency_capture_retry =
+    ngx_string("same-key");
 
 
 void
@@ -71,6 +80,12 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
     }
 
     if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN) {
+
+        if (ctx->cut) {
+            (void) ngx_http_idempotency_problem_retry(r,
+                                         &ngx_http_idempotency_capture_retry);
+        }
+
         return ngx_http_next_header_filter(r);
     }
 
@@ -123,8 +138,6 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
     ngx_idempotency_op_e          type;
     ngx_http_idempotency_facts_t  facts;
 
-    static ngx_str_t  same_key = ngx_string("same-key");
-
     ngx_http_idempotency_upstream_facts(r, ctx, &facts);
 
     /* what the client sees is kept, what the upstream said decides */
@@ -152,7 +165,8 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
 
         /* an error of nginx's own: another key might execute twice */
 
-        (void) ngx_http_idempotency_problem_retry(r, &same_key);
+        (void) ngx_http_idempotency_problem_retry(r,
+                                         &ngx_http_idempotency_capture_retry);
     }
 
     return type;
@@ -200,6 +214,12 @@ ngx_http_idempotency_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_idempotency_capture_open(r, ctx);
 
     default: /* NONE, OPEN */
+
+        if (ctx->dropped && in) {
+            ngx_http_idempotency_capture_swallow(in);
+            return NGX_OK;
+        }
+
         return ngx_http_next_body_filter(r, in);
     }
 }
@@ -215,6 +235,10 @@ ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
 
         if (!ngx_http_idempotency_answer_is_whole(r, ctx)) {
             break;
+        }
+
+        if (ngx_http_idempotency_upstream_by_close(r)) {
+            ngx_http_idempotency_capture_by_close(r);
         }
 
         return ngx_http_idempotency_capture_store(r, ctx,
@@ -328,9 +352,7 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     }
 
     if (ctx->cut) {
-        return ngx_http_filter_finalize_request(r,
-                                                &ngx_http_idempotency_module,
-                                                NGX_HTTP_BAD_GATEWAY);
+        return ngx_http_idempotency_capture_broken(r);
     }
 
     if (ctx->complete) {
@@ -352,6 +374,30 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
 
 
 /*
+ * Nothing was sent: the client gets a clean error.  Where the sender has
+ * ended, ngx_http_finalize_request() makes it of what is returned, and
+ * error_page may even ask another upstream for it; where it has not,
+ * ngx_http_filter_finalize_request() makes the sender stop.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_capture_broken(ngx_http_request_t *r)
+{
+    if (ngx_http_idempotency_upstream_alive(r)) {
+        return ngx_http_filter_finalize_request(r,
+                                                &ngx_http_idempotency_module,
+                                                NGX_HTTP_BAD_GATEWAY);
+    }
+
+    ngx_http_clean_header(r);
+
+    r->err_status = 0;
+
+    return NGX_HTTP_BAD_GATEWAY;
+}
+
+
+/*
  * Somebody else owns the record now: what it says is the answer, not what we
  * have got.
  */
@@ -368,6 +414,11 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
                   "idempotency record \"%*xs\" was settled by somebody else, "
                   "the answer of this request is dropped",
                   (size_t) 8, ctx->digest);
+
+    /* also what is still to come */
+
+    ctx->dropped = 1;
+    ngx_http_idempotency_capture_swallow(ctx->body);
 
     ngx_http_clean_header(r);
 
@@ -400,4 +451,36 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     }
 
     return ngx_http_next_body_filter(r, &out);
+}
+
+
+static void
+ngx_http_idempotency_capture_swallow(ngx_chain_t *in)
+{
+    for ( /* void */ ; in; in = in->next) {
+        in->buf->pos = in->buf->last;
+        in->buf->file_pos = in->buf->file_last;
+    }
+}
+
+
+/* the end of the connection is its only end: it may have been cut */
+
+static void
+ngx_http_idempotency_capture_by_close(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_idempotency_module);
+
+    if (imcf->by_close++) {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "idempotency keeps an answer that has no length and ended "
+                  "with its connection, nobody can tell whether it was cut: "
+                  "let the upstream send a length or chunks, as with "
+                  "\"proxy_http_version 1.1\" or \"fastcgi_keep_conn on\"; "
+                  "further ones are counted only");
 }

@@ -424,3 +424,32 @@ ngx_http_idempotency_upstream_cut(ngx_http_request_t *r)
            && r->upstream->cleanup == NULL
            && r->upstream->header_sent;
 }
+
+
+ngx_uint_t
+ngx_http_idempotency_upstream_alive(ngx_http_request_t *r)
+{
+    return r->upstream && r->upstream->cleanup;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_upstream_by_close(ngx_http_request_t *r)
+{
+    ngx_event_pipe_t     *p;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL || !u->header_sent) {
+        return 0;
+    }
+
+    if (!u->buffering) {
+        return u->length == -1;
+    }
+
+    p = u->pipe;
+
+    return p->upstream_eof && !p->upstream_done && p->length == -1;
+}

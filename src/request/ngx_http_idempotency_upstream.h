@@ -43,5 +43,11 @@ ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
 /* The upstream is gone after its header and before its last byte. */
 ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
 
+/* The upstream is still at work for this request. */
+ngx_uint_t ngx_http_idempotency_upstream_alive(ngx_http_request_t *r);
+
+/* The answer is over because its connection was closed, and had no length. */
+ngx_uint_t ngx_http_idempotency_upstream_by_close(ngx_http_request_t *r);
+
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_ */
