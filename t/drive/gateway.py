@@ -36,7 +36,7 @@ worker_processes %(workers)d;
 error_log %(root)s/error.log %(level)s;
 pid %(root)s/nginx.pid;
 %(main)s
-events { worker_connections 512; }
+events { worker_connections 2048; }
 http {
     access_log off;
     client_body_temp_path %(root)s/t1;
@@ -128,6 +128,18 @@ class Gateway:
                              capture_output=True, text=True).stdout
         return [int(line.split()[0]) for line in out.splitlines()
                 if 'worker process' in line]
+
+    def stopped(self):
+        """workers that a failpoint or SIGSTOP has stopped"""
+        found = []
+        for pid in self.workers():
+            try:
+                with open('/proc/%d/stat' % pid) as f:
+                    if f.read().rpartition(')')[2].split()[0] == 'T':
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
 
     def signal(self, sig, pid=None):
         os.kill(pid or self.pid(), sig)

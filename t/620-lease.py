@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""A lease is not the retention time: it is short, and renewed while the
+request runs.  When it runs out, because a worker was killed or paused, the
+record reads as unknown and not as free.  A late completion by the old owner
+counts while nobody else has taken the record, and is refused afterwards: then
+the client gets the record's answer.  No upstream try starts under a lease that
+may be over.
+"""
+
+import os
+import signal
+import socket
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
+                     finish, ok, refused, replays, same, until)
+
+up = Ledger()
+
+# a port that nobody can connect to: its queue is full
+full = socket.socket()
+full.bind(('127.0.0.1', 0))
+full.listen(0)
+crowd = []
+for _ in range(4):
+    crowd.append(socket.socket())
+    crowd[-1].setblocking(False)
+    crowd[-1].connect_ex(full.getsockname())
+
+gw = Gateway(up, workers=2, http='''
+    idempotency_lease 1s;
+    upstream full_then_up {
+        server 127.0.0.1:%d max_fails=0;
+        server 127.0.0.1:%d backup;
+    }
+''' % (full.getsockname()[1], up.port), locations='''
+    location /retry/ {
+        idempotency main;
+        idempotency_unknown retry;
+        proxy_pass http://up;
+    }
+    location /tries/ {
+        idempotency main;
+        idempotency_unknown retry;
+        proxy_connect_timeout 500ms;
+        proxy_pass http://full_then_up;
+    }
+    location /long/ {
+        idempotency main;
+        idempotency_lease 60s;
+        proxy_pass http://up;
+    }
+''')
+gw.expected += ['exited on signal 9']
+
+
+def codes_during(thread, path, key):
+    """what duplicates get while the first one runs"""
+    codes = set()
+    while thread.is_alive():
+        a = gw.post(path, key)
+        codes.add(a.code if a.status == 409 else a.status)
+        time.sleep(0.1)
+    return codes
+
+
+def stop_at(moment, path, key, **args):
+    """a request whose worker stops itself; returns it and the worker"""
+    c = gw.call(path, key, headers=[('X-Fail', moment + ':stop')], **args)
+    until(gw.stopped)
+    return c, gw.stopped()[0]
+
+
+def go_on(pid):
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_renewal():
+    first = background(gw.post, '/slow/3000', 'renew')
+    up.until('renew')
+    codes = codes_during(first, '/slow/3000', 'renew')
+    ok(codes <= {'in_progress', 201}, 'running for three leases: in progress '
+       'all the time', codes)
+    a = first.join()
+    same((a.status, a.replayed), (201, False), 'and answered')
+    replays(gw, '/slow/3000', 'renew', a, 'three leases')
+    executed(up, 'renew', 1, 'three leases')
+
+
+def test_many():
+    """more than one batch, ended in any order"""
+    keys = ['many-%d' % i for i in range(600)]
+    calls = [gw.call('/slow/%d' % (1500 + i % 7 * 100), key)
+             for i, key in enumerate(keys)]
+    time.sleep(1.25)
+    states = {gw.state(key, '/slow/%d' % (1500 + i % 7 * 100))
+              for i, key in enumerate(keys)}
+    ok(states <= {'executing', 'done'}, '600 leases are renewed', states)
+    same({c.read().status for c in calls}, {201}, '600 answers')
+    ok(all(up.count(key) == 1 for key in keys), 'each was executed once')
+
+
+def test_killed():
+    for moment, executions in (('after_claim', 0), ('before_forward', 0),
+                               ('after_header', 1), ('before_complete', 1)):
+        key = 'kill-' + moment
+        start = time.time()
+        a = gw.post('/ok', key, headers=[('X-Fail', moment + ':kill')])
+        same(a.raw, b'', 'killed %s: no answer' % moment)
+        b = gw.post('/ok', key)
+        if time.time() - start < 0.9:
+            same((b.status, b.code, b.get('retry-after')),
+                 (409, 'in_progress', '1'),
+                 'killed %s: in progress until the lease is over' % moment)
+        time.sleep(max(0, start + 1.05 - time.time()))
+        refused(gw, '/ok', key, 'outcome_unknown',
+                'killed %s: then unknown' % moment)
+        executed(up, key, executions, 'killed %s' % moment)
+        same(gw.record(key, '/ok').get('attempts'), '1',
+             'killed %s: no further attempt' % moment)
+
+        key += '-retry'
+        start = time.time()
+        gw.post('/retry/ok', key, headers=[('X-Fail', moment + ':kill')])
+        time.sleep(max(0, start + 1.05 - time.time()))
+        a = gw.post('/retry/ok', key)
+        same((a.status, a.replayed), (201, False),
+             'killed %s, policy retry: runs again' % moment)
+        executed(up, key, executions + 1, 'killed %s, retry' % moment)
+        replays(gw, '/retry/ok', key, a, 'killed %s, retry' % moment)
+
+    a = gw.post('/ok', 'kill-after', headers=[('X-Fail',
+                                               'after_complete:kill')])
+    same(a.raw, b'', 'killed after_complete: no answer')
+    gw.wait_port()
+    a = gw.post('/ok', 'kill-after')
+    same((a.status, a.replayed, a.body),
+         (201, True, b'effect %06d\n' % up.of('kill-after')[0][0]),
+         'killed after_complete: the retry replays at once')
+    executed(up, 'kill-after', 1, 'killed after_complete')
+
+
+def test_long_lease():
+    gw.post('/long/ok', 'long', headers=[('X-Fail', 'before_complete:kill')])
+    gw.wait_port()
+    time.sleep(1.2)
+    refused(gw, '/long/ok', 'long', 'in_progress',
+            'a longer lease holds longer')
+    left = int(gw.record('long', '/long/ok')['lease_left'])
+    ok(50000 < left < 60000, 'as long as it says', left)
+
+
+def test_late_completion():
+    c, pid = stop_at('before_complete', '/ok', 'late')
+    time.sleep(1.1)
+    refused(gw, '/ok', 'late', 'outcome_unknown', 'paused beyond its lease')
+    go_on(pid)
+    a = c.read()
+    same((a.status, a.replayed), (201, False), 'the late answer is accepted')
+    same(gw.state('late', '/ok'), 'done', 'and kept')
+    replays(gw, '/ok', 'late', a, 'late')
+    executed(up, 'late', 1, 'late')
+
+    # paused while the upstream works
+    c = gw.call('/slow/300', 'paused')
+    up.until('paused')
+    for pid in gw.workers():
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(1.2)
+    for pid in gw.workers():
+        go_on(pid)
+    a = c.read()
+    same((a.status, a.replayed), (201, False), 'all were paused: answered')
+    replays(gw, '/slow/300', 'paused', a, 'all were paused')
+    executed(up, 'paused', 1, 'all were paused')
+
+
+def test_taken_over():
+    """somebody else has the record: his answer is the answer"""
+    for what in ('ok', 'big/200000', 'big/3000000', 'bigchunked/3000000',
+                 'eof/100', 'events', 'status/500'):
+        path = '/retry/' + what
+        key = 'taken-' + what
+        c, pid = stop_at('before_complete', path, key)
+        time.sleep(1.1)
+        second = gw.post(path, key)
+        ok(second.status in (200, 201, 500) and not second.replayed,
+           what + ': taken over', second)
+        go_on(pid)
+        a = c.read()
+        if '3000000' in what or what == 'events':
+            same((a.status, a.code, a.whole),
+                 (409, 'response_not_kept', True),
+                 what + ': the first one is told so, and nothing else')
+        else:
+            same((a.status, a.body, a.whole, a.replayed),
+                 (second.status, second.body, True, True),
+                 what + ': the first client gets the same answer')
+            replays(gw, path, key, second, what)
+        executed(up, key, 2, what)
+        fences = [int(dict(e[4])['x-fence']) for e in up.of(key)]
+        ok(fences[0] < fences[1], what + ': under a higher fence', fences)
+        same([dict(e[4])['x-attempt'] for e in up.of(key)], ['1', '2'],
+             what + ': attempts are counted')
+    ok('was settled by somebody else' in gw.log(), 'which is logged')
+
+
+def test_taken_over_and_running():
+    path = '/retry/wait'
+    up.go()
+    c, pid = stop_at('before_complete', path, 'running')
+    time.sleep(1.1)
+    up.hold()
+    second = background(gw.post, path, 'running')
+    up.until('running', 2)
+    go_on(pid)
+    a = c.read()
+    same((a.status, a.code), (409, 'in_progress'),
+         'taken over and still running: the first client is told so')
+    up.go()
+    b = second.join()
+    same((b.status, b.replayed), (201, False), 'the second is answered')
+    replays(gw, path, 'running', b, 'and kept')
+
+
+def test_keepalive_after_refusal():
+    """what was dropped does not follow on the connection"""
+    for what in ('ok', 'bigchunked/3000000'):
+        path = '/retry/' + what
+        key = 'keep-' + what
+        c = socket.create_connection(('127.0.0.1', gw.port))
+        c.sendall(('POST %s HTTP/1.1\r\nHost: g\r\nIdempotency-Key: %s\r\n'
+                   'X-Fail: before_complete:stop\r\nContent-Length: 1\r\n\r\n'
+                   'x' % (path, key)).encode())
+        until(gw.stopped)
+        pid = gw.stopped()[0]
+        time.sleep(1.1)
+        gw.post(path, key)
+        go_on(pid)
+        time.sleep(0.3)
+        c.sendall(b'GET /store?op=info HTTP/1.1\r\nHost: g\r\n'
+                  b'Connection: close\r\n\r\n')
+        data = b''
+        c.settimeout(5)
+        while True:
+            more = c.recv(65536)
+            if not more:
+                break
+            data += more
+        ok(len(data) < 3000 and data.count(b'HTTP/1.1 ') <= 2
+           and (b'records:' in data or data.count(b'HTTP/1.1 ') == 1),
+           what + ': two clean answers on a connection', data[:3000])
+
+
+def test_check_before_forward():
+    # paused for more than two thirds, nobody came: renewed, then sent
+    c, pid = stop_at('before_forward', '/slow/300', 'check')
+    time.sleep(0.8)
+    go_on(pid)
+    up.until('check')
+    left = int(gw.record('check', '/slow/300')['lease_left'])
+    ok(left > 600, 'renewed before it is sent', left)
+    a = c.read()
+    same((a.status, a.replayed), (201, False), 'and answered')
+
+    # paused for longer than the lease, nobody came
+    c, pid = stop_at('before_forward', '/ok', 'check2')
+    time.sleep(1.2)
+    same(gw.state('check2', '/ok'), 'unknown', 'the lease is over')
+    go_on(pid)
+    a = c.read()
+    same((a.status, a.replayed), (201, False), 'nobody came: revived')
+    executed(up, 'check2', 1, 'revived')
+
+    # somebody came: not sent
+    path = '/retry/ok'
+    c, pid = stop_at('before_forward', path, 'check3')
+    time.sleep(1.1)
+    second = gw.post(path, 'check3')
+    same((second.status, second.replayed), (201, False), 'taken over')
+    go_on(pid)
+    a = c.read()
+    same((a.status, a.retry), (503, 'same-key'), 'the first is not sent')
+    executed(up, 'check3', 1, 'taken over before it was sent')
+    replays(gw, path, 'check3', second, 'its record is as it was')
+
+
+def test_check_before_each_try():
+    path = '/tries/ok'
+    c = gw.call(path, 'tries')
+    until(lambda: gw.state('tries', path) == 'executing')
+    # the worker that has the request is found by its connection
+    port = c.sock.getsockname()[1]
+    time.sleep(0.1)
+    owner = [pid for pid in gw.workers() if has_peer(pid, port)]
+    same(len(owner), 1, 'one worker has it')
+    os.kill(owner[0], signal.SIGSTOP)
+    time.sleep(1.2)
+    second = gw.post(path, 'tries')
+    same((second.status, second.replayed), (201, False),
+         'taken over between two tries')
+    go_on(owner[0])
+    a = c.read()
+    same((a.status, a.code is None), (502, True), 'the next try is not made')
+    executed(up, 'tries', 1, 'taken over between two tries')
+    replays(gw, path, 'tries', second, 'its record is as it was')
+
+
+def has_peer(pid, port):
+    """Does the process have the connection from that local port?"""
+    with open('/proc/net/tcp') as f:
+        inodes = {line.split()[9] for line in f.readlines()[1:]
+                  if int(line.split()[2].split(':')[1], 16) == port}
+    for fd in os.listdir('/proc/%d/fd' % pid):
+        try:
+            link = os.readlink('/proc/%d/fd/%s' % (pid, fd))
+        except OSError:
+            continue
+        if link.startswith('socket:[') and link[8:-1] in inodes:
+            return True
+    return False
+
+
+test_renewal()
+test_many()
+test_killed()
+test_long_lease()
+test_late_completion()
+test_taken_over()
+test_taken_over_and_running()
+test_keepalive_after_refusal()
+test_check_before_forward()
+test_check_before_each_try()
+gw.stop()
+finish()
