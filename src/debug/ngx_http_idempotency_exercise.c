@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_idempotency_exercise.h"
+#include "ngx_http_idempotency_identify.h"
 #include "ngx_idempotency_shm_zone.h"
 #include <ngx_md5.h>
 
@@ -23,6 +24,8 @@ static ngx_int_t ngx_http_idempotency_exercise_run(ngx_http_request_t *r,
 static ngx_idempotency_op_t *ngx_http_idempotency_exercise_create(
     ngx_http_request_t *r, ngx_idempotency_store_t *store,
     ngx_idempotency_op_e type);
+static ngx_int_t ngx_http_idempotency_exercise_identify(
+    ngx_http_request_t *r, u_char *digest);
 static void ngx_http_idempotency_exercise_pad(ngx_http_request_t *r,
     char *name, u_char *dst, size_t len);
 static void ngx_http_idempotency_exercise_digest(ngx_str_t *key,
@@ -200,6 +203,13 @@ ngx_http_idempotency_exercise_create(ngx_http_request_t *r,
         }
     }
 
+    if (ngx_http_idempotency_exercise_number(r, "identify", 0)
+        && ngx_http_idempotency_exercise_identify(r, op->digest) != NGX_OK)
+    {
+        ngx_idempotency_op_drop(op);
+        return NULL;
+    }
+
     ngx_http_idempotency_exercise_pad(r, "owner", op->owner,
                                       NGX_IDEMPOTENCY_OWNER_LEN);
     ngx_http_idempotency_exercise_pad(r, "fp", op->fingerprint,
@@ -227,6 +237,30 @@ ngx_http_idempotency_exercise_create(ngx_http_request_t *r,
     op->executed = ngx_http_idempotency_exercise_number(r, "executed", 0);
 
     return op;
+}
+
+
+/* the record of a request, by key, source and scope of this location */
+
+static ngx_int_t
+ngx_http_idempotency_exercise_identify(ngx_http_request_t *r, u_char *digest)
+{
+    ngx_http_idempotency_ctx_t  ctx;
+
+    ngx_memzero(&ctx, sizeof(ngx_http_idempotency_ctx_t));
+
+    ctx.request = r;
+    ctx.conf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
+
+    if (ngx_http_idempotency_identify_key(r, &ctx) != NGX_OK
+        || ngx_http_idempotency_identify_record(r, &ctx) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(digest, ctx.digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    return NGX_OK;
 }
 
 

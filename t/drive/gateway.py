@@ -10,7 +10,6 @@ always there; "/" is protected and goes to the ledger.
 """
 
 import atexit
-import hashlib
 import http.client
 import os
 import re
@@ -69,7 +68,12 @@ http {
             %(default)s
             proxy_pass http://up;
         }
-        location = /store { idempotency_exercise main; }
+        location = /store {
+            idempotency_exercise main;
+            idempotency_key $http_x_key;
+            idempotency_source $http_x_source;
+            idempotency_scope $http_x_scope;
+        }
         %(locations)s
     }
 }
@@ -188,23 +192,19 @@ class Gateway:
 
     def record(self, key, path, method='POST', source='somebody'):
         """The record as the store shows it."""
-        sha = hashlib.sha256()
-        for part in ('record 1', '%s %s' % (method, path), source, key):
-            n = len(part)
-            while n >= 0x80:
-                sha.update(bytes([n & 0x7f | 0x80]))
-                n >>= 7
-            sha.update(bytes([n]) + part.encode())
-        return self.ask(op='fetch', digest=sha.hexdigest())
+        return self.ask(
+            {'X-Key': key, 'X-Source': source,
+             'X-Scope': '%s %s' % (method, path.partition('?')[0])},
+            op='fetch', identify=1)
 
     def state(self, key, path, **args):
         return self.record(key, path, **args).get('state')
 
-    def ask(self, **args):
+    def ask(self, headers={}, **args):
         query = '&'.join('%s=%s' % item for item in args.items())
         conn = http.client.HTTPConnection('127.0.0.1', self.port, timeout=30)
         try:
-            conn.request('GET', '/store?' + query)
+            conn.request('GET', '/store?' + query, headers=headers)
             text = conn.getresponse().read().decode('latin-1')
         finally:
             conn.close()
