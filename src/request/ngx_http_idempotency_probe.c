@@ -7,8 +7,10 @@
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_upstream.h"
 
 
+static void ngx_http_idempotency_probe_cleanup(void *data);
 static ngx_int_t ngx_http_idempotency_probe_done(ngx_http_request_t *r,
     void *data, ngx_int_t rc);
 
@@ -19,6 +21,7 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
 {
     ngx_str_t                    uri, args;
     ngx_uint_t                   flags;
+    ngx_pool_cleanup_t          *cln;
     ngx_http_request_t          *sr;
     ngx_http_post_subrequest_t  *ps;
 
@@ -29,6 +32,14 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     if (ngx_http_parse_unsafe_uri(r, &uri, &args, &flags) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_http_idempotency_probe_cleanup;
+    cln->data = ctx;
 
     ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
     if (ps == NULL) {
@@ -64,6 +75,19 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
 }
 
 
+/* the client has left while the upstream was asked: others may ask now */
+
+static void
+ngx_http_idempotency_probe_cleanup(void *data)
+{
+    ngx_http_idempotency_ctx_t *ctx = data;
+
+    if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_PROBE) {
+        ngx_http_idempotency_probe_end(ctx);
+    }
+}
+
+
 static ngx_int_t
 ngx_http_idempotency_probe_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc)
@@ -94,7 +118,12 @@ ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
 
     *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
 
-    if (ctx->complete && ngx_http_idempotency_answer_is_whole(sr, ctx)) {
+    /* a 404 of nginx's own tells nothing about what was executed */
+
+    if (ctx->complete
+        && ngx_http_idempotency_answer_is_whole(sr, ctx)
+        && ngx_http_idempotency_upstream_said(sr))
+    {
         *verdict = ngx_http_idempotency_policy_probe(sr->headers_out.status);
     }
 

@@ -427,6 +427,14 @@ ngx_http_idempotency_upstream_cut(ngx_http_request_t *r)
 
 
 ngx_uint_t
+ngx_http_idempotency_upstream_said(ngx_http_request_t *r)
+{
+    return r->upstream
+           && r->upstream->headers_in.status_n == r->headers_out.status;
+}
+
+
+ngx_uint_t
 ngx_http_idempotency_upstream_alive(ngx_http_request_t *r)
 {
     return r->upstream && r->upstream->cleanup;

@@ -43,6 +43,9 @@ ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
 /* The upstream is gone after its header and before its last byte. */
 ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
 
+/* The status is the one that an upstream has sent. */
+ngx_uint_t ngx_http_idempotency_upstream_said(ngx_http_request_t *r);
+
 /* The upstream is still at work for this request. */
 ngx_uint_t ngx_http_idempotency_upstream_alive(ngx_http_request_t *r);
 
