@@ -6,9 +6,10 @@ it: "/pay/slow/300" waits 300 ms and answers 201.  Words:
     ok                201 and the number of the execution
     status/N          the same with another status; several: /status/503
     slow/MS           201 after MS milliseconds
-    wait              201 once the test calls go()
+    wait[/STATUS]     201 once the test calls go()
     silent            executes and never answers
     reset, close      executes, then RST or FIN without an answer
+    flaky             RST after the first execution of a key, then 201
     deaf              RST without reading anything, not an execution
     partial/N         reads N bytes of the body, then RST, not an execution
     head/N            N bytes of the header, then FIN
@@ -197,9 +198,9 @@ class Ledger:
         await asyncio.sleep(int(ms) / 1000)
         call.answer(201, b'effect %06d\n' % call.effect)
 
-    async def _do_wait(self, call, *rest):
+    async def _do_wait(self, call, status='201', *rest):
         await self.gate.wait()
-        call.answer(201, b'effect %06d\n' % call.effect)
+        call.answer(int(status or 201), b'effect %06d\n' % call.effect)
 
     async def _do_silent(self, call, *rest):
         await asyncio.sleep(3600)
@@ -207,6 +208,12 @@ class Ledger:
     async def _do_reset(self, call, *rest):
         self._reset(call.writer)
         return False
+
+    async def _do_flaky(self, call, *rest):
+        if self.count(dict(call.headers).get('idempotency-key')) == 1:
+            self._reset(call.writer)
+            return False
+        call.answer(201, b'effect %06d\n' % call.effect)
 
     async def _do_close(self, call, *rest):
         return False
