@@ -7,7 +7,7 @@ the data is.
 import socket
 import struct
 
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
+DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
 END_STREAM, END_HEADERS = 1, 4
 
 
@@ -41,7 +41,10 @@ class H2:
         self.sock = socket.create_connection(('127.0.0.1', port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
-                          + frame(SETTINGS, 0, 0))
+                          + frame(SETTINGS, 0, 0,
+                                  struct.pack('>HI', 4, 0x7fffffff))
+                          + frame(WINDOW_UPDATE, 0, 0,
+                                  struct.pack('>I', 0x7fff0000)))
         self.stream = -1
         self.rest = b''
 
