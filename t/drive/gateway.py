@@ -45,7 +45,7 @@ http {
     scgi_temp_path %(root)s/t5;
     client_max_body_size 10m;
 
-    idempotency_store main shm:8m;
+    idempotency_store main shm:%(size)s;
     idempotency_source somebody;
     idempotency_failpoint $http_x_fail;
 
@@ -82,7 +82,7 @@ http {
 
 class Gateway:
     def __init__(self, up, locations='', http='', server='', default='',
-                 main='', workers=1, level='info'):
+                 main='', workers=1, level='info', size='8m'):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.root = tempfile.mkdtemp(prefix='gateway-', dir=TOP + '/build')
         self.port = free_port()
@@ -93,7 +93,7 @@ class Gateway:
                          h2=self.h2, up=up.port,
                          locations=locations, http=http,
                          server=server, default=default, main=main,
-                         workers=workers, level=level,
+                         workers=workers, level=level, size=size,
                          user='user root;' if os.getuid() == 0 else '')
         self.up = up
         self.write()
