@@ -7,8 +7,11 @@
 #include "ngx_idempotency_store.h"
 
 
-/* fits an operation and the answer of a small record */
-#define NGX_IDEMPOTENCY_OP_POOL_SIZE  2048
+/*
+ * Fits an operation and the answer of a small record, and is what malloc()
+ * of glibc gives from a cache of its own.
+ */
+#define NGX_IDEMPOTENCY_OP_POOL_SIZE  1024
 
 
 ngx_idempotency_op_t *
