@@ -9,12 +9,14 @@ and how the end of a body is told.
 """
 
 import os
+import re
 import socket
+import subprocess
 import sys
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import Gateway, finish, ok, same  # noqa: E402
+from gateway import NGINX, Gateway, finish, ok, same  # noqa: E402
 
 EVERY_BYTE = bytes(range(256)) * 40
 
@@ -152,6 +154,13 @@ LOCATIONS = {
              'postpone_output 0;',
 }
 
+VERSION = tuple(int(x) for x in re.search(
+    r'nginx/(\d+)\.(\d+)\.(\d+)', subprocess.run(
+        [NGINX, '-v'], capture_output=True, text=True).stderr).groups())
+
+if VERSION >= (1, 27, 2):
+    LOCATIONS['trailers'] = 'proxy_pass_trailers on;'
+
 ASKING = [('If-None-Match', '*'), ('Range', 'bytes=0-2'),
           ('If-Modified-Since', 'Thu, 01 Jan 2026 00:00:00 GMT'),
           ('Accept-Encoding', 'gzip'), ('TE', 'trailers')]
@@ -227,12 +236,15 @@ def clauses(text):
 
 
 locations = ''.join('''
-    location /on/%s/ { idempotency main; %s }
+    location /on/%s/ { idempotency large; %s }
     location /off/%s/ { %s }
 ''' % (name, clauses(text), name, clauses(text))
                     for name, text in LOCATIONS.items())
 
-gw = Gateway(up, locations=locations, http='underscores_in_headers on;')
+gw = Gateway(up, locations=locations, http='''
+    underscores_in_headers on;
+    idempotency_store large shm:64m;
+''')
 
 for place in LOCATIONS:
     for number, name in enumerate(ANSWERS):
@@ -261,6 +273,10 @@ for place in LOCATIONS:
              title + ': the first is as without the module')
         same(shape(again), shape(first, 'set-cookie'),
              title + ': the replay equals the first')
+
+        if title == 'trailers, announced trailers':
+            same(again.trailers, [('x-sum', '17'), ('x-too', '18')],
+                 title + ': they are there')
 
         asked = gw.post(path, 'k', headers=ASKING)
         same((asked.status, asked.get('content-range')),
