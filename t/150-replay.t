@@ -917,16 +917,17 @@ Idempotency-Key: k
 >>> files/small
 0123456789
 --- request eval
-[("POST /accel\nx") x 2]
---- more_headers
-Idempotency-Key: k
-Range: bytes=0-3
+[("POST /accel\nx") x 6]
+--- more_headers eval
+[("Idempotency-Key: a\nRange: bytes=0-3") x 2,
+ ("Idempotency-Key: b\nIf-None-Match: *") x 2,
+ ("Idempotency-Key: c\nIf-Modified-Since: Thu, 01 Jan 2099 00:00:00 GMT") x 2]
 --- error_code eval
-[200, 200]
+[(200) x 6]
 --- response_headers eval
-["!Idempotent-Replayed", "Idempotent-Replayed: true"]
+[("!Idempotent-Replayed", "Idempotent-Replayed: true") x 3]
 --- response_body eval
-["0123456789\n", "0123456789\n"]
+[("0123456789\n") x 6]
 
 
 
