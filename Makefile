@@ -90,7 +90,7 @@ $(BUILD)/unit/policy: $(UNIT) $(BUILD)/$(MODULE)
 	           -fsanitize=address,undefined -fno-sanitize-recover \
 	           $$incs $(UNIT:%=$(TOP)/%) -o $@
 
-# Half a minute on an idle machine; with ROUNDS=30 the medians settle.
+# Two minutes; with ROUNDS=30 the medians settle.
 BENCH_PACKAGES := python3 valgrind wrk
 
 bench: all debug
