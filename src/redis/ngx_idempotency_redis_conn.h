@@ -38,7 +38,9 @@ typedef enum {
  * One command in flight.  Its memory is the caller's until the handler is
  * called, once, never from within send.  "reply" is NULL when none will come
  * and cmd->error says why; the reply is freed after the handler returns.
- * cmd->handler may be set to NULL: nobody waits any more.
+ * cmd->handler may be set to NULL: nobody waits any more.  Without a reply,
+ * cmd->sent tells whether the server may have seen the command: 0 means that
+ * it was never executed.
  */
 
 struct ngx_idempotency_redis_cmd_s {
@@ -47,6 +49,8 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_idempotency_redis_handler_pt    handler;
     void                               *data;
     ngx_idempotency_redis_error_e       error;
+    uint64_t                            end;     /* in the bytes to send */
+    unsigned                            sent:1;
 };
 
 
@@ -64,6 +68,7 @@ struct ngx_idempotency_redis_s {
 
     ngx_str_t                           user;
     ngx_str_t                           password;
+    ngx_str_t                           password_file;
     ngx_uint_t                          database;
 
     ngx_msec_t                          connect_timeout;
@@ -72,10 +77,15 @@ struct ngx_idempotency_redis_s {
 
     ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
     ngx_msec_t                          resolver_timeout;
+    ngx_uint_t                          named;       /* host is no address */
 
+    ngx_uint_t                          tls;
 #if (NGX_SSL)
     ngx_ssl_t                          *ssl;         /* NULL: plain */
     ngx_str_t                           ssl_name;
+    ngx_str_t                           ssl_trusted_certificate;
+    ngx_str_t                           ssl_certificate;
+    ngx_str_t                           ssl_certificate_key;
     ngx_flag_t                          ssl_verify;
 #endif
 
@@ -84,7 +94,8 @@ struct ngx_idempotency_redis_s {
 
     ngx_array_t                         greeting;
 
-    /* a connection became ready: what waited may be sent now */
+    /* a connection became ready: what waited may be sent now; not called
+     * from within send */
 
     ngx_idempotency_redis_ready_pt      ready;
     void                               *data;
@@ -93,6 +104,9 @@ struct ngx_idempotency_redis_s {
 
     ngx_idempotency_redis_conn_t       *conns;
     ngx_uint_t                          next;
+    ngx_uint_t                          failures;    /* of this outage */
+    ngx_uint_t                          said;        /* what the log knows */
+    ngx_uint_t                          warned;
 };
 
 

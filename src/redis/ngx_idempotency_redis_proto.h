@@ -36,9 +36,10 @@ void ngx_idempotency_redis_encode_free(ngx_str_t *bytes);
 
 /*
  * A reader takes bytes as they come and gives replies.  feed: NGX_OK, or
- * NGX_ERROR when memory is short or more than "max" bytes make no reply.
- * next: NGX_OK with a reply that the caller frees, NGX_AGAIN when it is not
- * complete yet, NGX_ERROR when the bytes are not RESP.
+ * NGX_ERROR when memory is short.  next: NGX_OK with a reply that the caller
+ * frees, NGX_AGAIN when it is not complete yet; NGX_ERROR, after the last
+ * reply that is whole, when what follows is not RESP or more than "max" bytes
+ * make no reply: "error" then says what is wrong with them.
  */
 ngx_idempotency_redis_reader_t *ngx_idempotency_redis_reader_create(
     size_t max);
@@ -49,6 +50,8 @@ ngx_int_t ngx_idempotency_redis_reader_feed(
 ngx_int_t ngx_idempotency_redis_reader_next(
     ngx_idempotency_redis_reader_t *reader,
     ngx_idempotency_redis_reply_t **reply);
+const char *ngx_idempotency_redis_reader_error(
+    ngx_idempotency_redis_reader_t *reader);
 void ngx_idempotency_redis_reply_free(ngx_idempotency_redis_reply_t *reply);
 
 /* What a reply is; each answers harmlessly for a reply of another type. */

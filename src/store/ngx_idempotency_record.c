@@ -12,6 +12,15 @@
  *
  * A number has seven bits in a byte, the lowest first; the high bit says that
  * another byte follows.  A string is its length, as a number, and its bytes.
+ *
+ * And the bytes of a whole record in Redis, see redis_script.c.  Numbers have
+ * fixed lengths there, the highest byte first:
+ *
+ *     0 version, 1 state, 2 kept, 4 status (2), 8 owner (16),
+ *     24 fingerprint (32), 56 fence (8), 64 end of the lease (8),
+ *     72 end of the ttl (8), 80 created (8), 88 attempts (4), 92 keep (4),
+ *     96 tombstone (4), 100 length of the head (4), of the body (4),
+ *     108 end of the issue (8), 116 head and body
  */
 
 
@@ -20,6 +29,9 @@
 
 #define NGX_IDEMPOTENCY_HEAD_VERSION     1
 #define NGX_IDEMPOTENCY_HEAD_STRING_MAX  (16 * 1024 * 1024 - 1)
+
+#define NGX_IDEMPOTENCY_RECORD_VERSION   1
+#define NGX_IDEMPOTENCY_RECORD_HEADER    116
 
 #define NGX_IDEMPOTENCY_MAX_TIME                                              \
     ((uint64_t) 1 << (8 * sizeof(time_t) - 1))
@@ -46,6 +58,7 @@ static ngx_int_t ngx_idempotency_head_get_string(ngx_idempotency_head_t *h,
     ngx_str_t *s);
 static ngx_int_t ngx_idempotency_head_get_number(ngx_idempotency_head_t *h,
     uint64_t max, uint64_t *n);
+static uint64_t ngx_idempotency_record_number(u_char *p, ngx_uint_t bytes);
 
 
 ngx_int_t
@@ -381,4 +394,111 @@ ngx_idempotency_head_get_number(ngx_idempotency_head_t *h, uint64_t max,
     }
 
     return NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
+    ngx_idempotency_record_t *record)
+{
+    u_char    *p;
+    uint64_t   lease, until, head, body, tombstone;
+
+    ngx_memzero(record, sizeof(ngx_idempotency_record_t));
+
+    if (value->len == 0) {
+        return NGX_OK;
+    }
+
+    p = value->data;
+
+    if (value->len < NGX_IDEMPOTENCY_RECORD_HEADER
+        || p[0] != NGX_IDEMPOTENCY_RECORD_VERSION
+        || p[1] > NGX_IDEMPOTENCY_DONE)
+    {
+        return NGX_DECLINED;
+    }
+
+    record->state = p[1];
+    record->status = (ngx_uint_t) ngx_idempotency_record_number(p + 4, 2);
+    record->fence = ngx_idempotency_record_number(p + 56, 8);
+    record->created = (time_t) ngx_idempotency_record_number(p + 80, 8);
+    record->attempts = (ngx_uint_t) ngx_idempotency_record_number(p + 88, 4);
+
+    ngx_memcpy(record->fingerprint, p + 24, NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+
+    lease = ngx_idempotency_record_number(p + 64, 8);
+    until = ngx_idempotency_record_number(p + 72, 8);
+    tombstone = ngx_idempotency_record_number(p + 96, 4) * 1000;
+    head = ngx_idempotency_record_number(p + 100, 4);
+    body = ngx_idempotency_record_number(p + 104, 4);
+
+    switch (record->state) {
+
+    case NGX_IDEMPOTENCY_EXECUTING:
+    case NGX_IDEMPOTENCY_UNKNOWN:
+
+        if (lease > now) {
+            record->lease_left = (ngx_msec_t) (lease - now);
+
+        } else {
+            record->state = NGX_IDEMPOTENCY_UNKNOWN;
+        }
+
+        until = lease + ngx_idempotency_record_number(p + 92, 4) * 1000;
+        break;
+
+    case NGX_IDEMPOTENCY_DONE:
+
+        if (until <= now) {
+            record->state = NGX_IDEMPOTENCY_TOMBSTONE;
+            until += tombstone;
+        }
+
+        break;
+
+    default: /* NONE, ISSUED */
+        break;
+    }
+
+    if (until > now) {
+        record->ttl_left = (time_t) ((until - now + 999) / 1000);
+    }
+
+    if (record->state != NGX_IDEMPOTENCY_DONE || p[2] == 0) {
+        return NGX_OK;
+    }
+
+    record->kept = 1;
+
+    if (value->len == NGX_IDEMPOTENCY_RECORD_HEADER) {
+
+        /* nobody asked for the answer */
+
+        return NGX_OK;
+    }
+
+    if (value->len - NGX_IDEMPOTENCY_RECORD_HEADER != head + body) {
+        return NGX_DECLINED;
+    }
+
+    record->head.data = p + NGX_IDEMPOTENCY_RECORD_HEADER;
+    record->head.len = (size_t) head;
+    record->body.data = record->head.data + record->head.len;
+    record->body.len = (size_t) body;
+
+    return NGX_OK;
+}
+
+
+static uint64_t
+ngx_idempotency_record_number(u_char *p, ngx_uint_t bytes)
+{
+    uint64_t  n;
+
+    for (n = 0; bytes; bytes--) {
+        n = n << 8 | *p++;
+    }
+
+    return n;
 }

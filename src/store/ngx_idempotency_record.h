@@ -100,5 +100,14 @@ ngx_int_t ngx_idempotency_record_encode_head(ngx_pool_t *pool,
 ngx_int_t ngx_idempotency_record_decode_head(ngx_pool_t *pool,
     ngx_str_t *head, ngx_idempotency_answer_t *answer);
 
+/*
+ * Reads a whole record as a Redis script has written it, with "now" in
+ * milliseconds of the same server.  The bytes are foreign data; head and body
+ * point into them.  An empty value is a record of state none.  Returns
+ * NGX_OK, or NGX_DECLINED when they cannot be read.
+ */
+ngx_int_t ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
+    ngx_idempotency_record_t *record);
+
 
 #endif /* _NGX_IDEMPOTENCY_RECORD_H_INCLUDED_ */

@@ -69,3 +69,19 @@ ngx_idempotency_op_drop(ngx_idempotency_op_t *op)
 
     ngx_destroy_pool(op->pool);
 }
+
+
+void
+ngx_idempotency_op_done(ngx_idempotency_op_t *op)
+{
+    op->pending = 0;
+
+    if (op->detached) {
+        ngx_destroy_pool(op->pool);
+        return;
+    }
+
+    if (op->handler) {
+        op->handler(op);
+    }
+}

@@ -25,6 +25,8 @@ typedef struct ngx_idempotency_op_s     ngx_idempotency_op_t;
 
 typedef ngx_int_t (*ngx_idempotency_submit_pt)(ngx_idempotency_op_t *op);
 typedef void (*ngx_idempotency_op_handler_pt)(ngx_idempotency_op_t *op);
+typedef ngx_int_t (*ngx_idempotency_start_pt)(ngx_idempotency_store_t *store);
+typedef void (*ngx_idempotency_stop_pt)(ngx_idempotency_store_t *store);
 
 
 typedef enum {
@@ -94,6 +96,10 @@ typedef enum {
     NGX_IDEMPOTENCY_ERROR_NONE = 0,
     NGX_IDEMPOTENCY_ERROR_FULL,       /* no room for a new record */
     NGX_IDEMPOTENCY_ERROR_DAMAGED,    /* what is stored cannot be read */
+    NGX_IDEMPOTENCY_ERROR_CONNECT,    /* the store cannot be reached */
+    NGX_IDEMPOTENCY_ERROR_TIMEOUT,    /* it did not answer in time */
+    NGX_IDEMPOTENCY_ERROR_PROTOCOL,   /* it answered nonsense */
+    NGX_IDEMPOTENCY_ERROR_REFUSED,    /* it will not do it */
     NGX_IDEMPOTENCY_ERROR_MEMORY      /* this process is out of memory */
 } ngx_idempotency_error_e;
 
@@ -161,11 +167,13 @@ struct ngx_idempotency_op_s {
 
     ngx_idempotency_op_handler_pt   handler;
     void                           *data;
+    void                           *own;          /* the store's */
 
     unsigned                        keep:1;       /* keep head and body */
     unsigned                        executed:1;   /* resolve */
     unsigned                        pending:1;    /* the handler will come */
     unsigned                        detached:1;   /* nobody waits any more */
+    unsigned                        unsure:1;     /* failed, may have worked */
 };
 
 
@@ -177,6 +185,8 @@ struct ngx_idempotency_op_s {
 struct ngx_idempotency_store_s {
     ngx_str_t                       name;
     ngx_idempotency_submit_pt       submit;
+    ngx_idempotency_start_pt        start;        /* of a worker, or NULL */
+    ngx_idempotency_stop_pt         stop;
     void                           *data;
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;
@@ -204,6 +214,12 @@ ngx_int_t ngx_idempotency_op_submit(ngx_idempotency_op_t *op);
  * finishes, a claim that is granted after all is released again.
  */
 void ngx_idempotency_op_drop(ngx_idempotency_op_t *op);
+
+/*
+ * For stores: the operation is over.  Calls its handler, or frees it when it
+ * was detached.
+ */
+void ngx_idempotency_op_done(ngx_idempotency_op_t *op);
 
 
 #endif /* _NGX_IDEMPOTENCY_STORE_H_INCLUDED_ */

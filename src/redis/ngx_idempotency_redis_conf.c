@@ -1,0 +1,580 @@
+
+/*
+ * The parameters of a Redis store, and what follows from them.
+ */
+
+
+#include "ngx_idempotency_redis_conf.h"
+
+
+#define NGX_IDEMPOTENCY_REDIS_CONNECT_TIMEOUT  1000
+#define NGX_IDEMPOTENCY_REDIS_TIMEOUT_DEFAULT  500
+#define NGX_IDEMPOTENCY_REDIS_CONNECTIONS_MAX  64
+#define NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX     4096
+#define NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH     5
+
+
+typedef struct {
+    ngx_str_t    name;
+    char      *(*set)(ngx_conf_t *cf, ngx_str_t *value, void *field);
+    ngx_uint_t   offset;
+    const char  *fix;
+} ngx_idempotency_redis_param_t;
+
+
+static char *ngx_idempotency_redis_conf_msec(ngx_conf_t *cf, ngx_str_t *value,
+    void *field);
+static char *ngx_idempotency_redis_conf_number(ngx_conf_t *cf,
+    ngx_str_t *value, void *field);
+static char *ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value,
+    void *field);
+#if (NGX_SSL)
+static char *ngx_idempotency_redis_conf_flag(ngx_conf_t *cf, ngx_str_t *value,
+    void *field);
+#endif
+static char *ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
+    ngx_str_t *text);
+static char *ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis);
+#if (NGX_SSL)
+static char *ngx_idempotency_redis_conf_plain(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_conf_tls(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_conf_tls_trust(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis);
+#endif
+
+
+static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
+
+    { ngx_string("connect_timeout="),
+      ngx_idempotency_redis_conf_msec,
+      offsetof(ngx_idempotency_redis_t, connect_timeout),
+      "a time, as in \"1s\"" },
+
+    { ngx_string("timeout="),
+      ngx_idempotency_redis_conf_msec,
+      offsetof(ngx_idempotency_redis_t, timeout),
+      "a time, as in \"500ms\"" },
+
+    { ngx_string("connections="),
+      ngx_idempotency_redis_conf_number,
+      offsetof(ngx_idempotency_redis_t, connections),
+      "a number from 1 to 64" },
+
+    { ngx_string("password_file="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, password_file),
+      "the name of a file" },
+
+#if (NGX_SSL)
+
+    { ngx_string("ssl_trusted_certificate="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, ssl_trusted_certificate),
+      "the name of a file" },
+
+    { ngx_string("ssl_certificate="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, ssl_certificate),
+      "the name of a file" },
+
+    { ngx_string("ssl_certificate_key="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, ssl_certificate_key),
+      "the name of a file" },
+
+    { ngx_string("ssl_name="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, ssl_name),
+      "the name in the server's certificate" },
+
+    { ngx_string("ssl_verify="),
+      ngx_idempotency_redis_conf_flag,
+      offsetof(ngx_idempotency_redis_t, ssl_verify),
+      "\"on\" or \"off\"" },
+
+#endif
+
+    { ngx_null_string, NULL, 0, NULL }
+};
+
+
+char *
+ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
+    ngx_idempotency_redis_t *redis)
+{
+    char                           *rv;
+    ngx_str_t                       value;
+    ngx_idempotency_redis_param_t  *p;
+
+    for (p = ngx_idempotency_redis_params; p->name.len; p++) {
+
+        if (param->len >= p->name.len
+            && ngx_strncmp(param->data, p->name.data, p->name.len) == 0)
+        {
+            break;
+        }
+    }
+
+    if (p->name.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" of "
+                           "\"idempotency_store\" \"%V\", a Redis store takes "
+                           "prefix=, connect_timeout=, timeout=, "
+                           "connections=, password_file="
+#if (NGX_SSL)
+                           ", ssl_trusted_certificate=, ssl_certificate=, "
+                           "ssl_certificate_key=, ssl_name= and ssl_verify="
+#endif
+                           , param, &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    value.data = param->data + p->name.len;
+    value.len = param->len - p->name.len;
+
+    rv = p->set(cf, &value, (u_char *) redis + p->offset);
+
+    if (rv == NGX_CONF_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" of "
+                           "\"idempotency_store\" \"%V\", it must be %s",
+                           param, &redis->name, p->fix);
+        return NGX_CONF_ERROR;
+    }
+
+    if (rv != NGX_CONF_OK) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "parameter \"%V\" of \"idempotency_store\" "
+                           "\"%V\" %s", param, &redis->name, rv);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_msec(ngx_conf_t *cf, ngx_str_t *value, void *field)
+{
+    ngx_int_t    n;
+    ngx_msec_t  *msec = field;
+
+    (void) cf;
+
+    if (*msec) {
+        return "is duplicate";
+    }
+
+    n = ngx_parse_time(value, 0);
+
+    if (n == NGX_ERROR || n == 0 || n > 24 * 3600 * 1000) {
+        return NGX_CONF_ERROR;
+    }
+
+    *msec = (ngx_msec_t) n;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_number(ngx_conf_t *cf, ngx_str_t *value,
+    void *field)
+{
+    ngx_int_t    n;
+    ngx_uint_t  *number = field;
+
+    (void) cf;
+
+    if (*number) {
+        return "is duplicate";
+    }
+
+    n = ngx_atoi(value->data, value->len);
+
+    if (n < 1 || n > NGX_IDEMPOTENCY_REDIS_CONNECTIONS_MAX) {
+        return NGX_CONF_ERROR;
+    }
+
+    *number = n;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *s = field;
+
+    (void) cf;
+
+    if (s->len) {
+        return "is duplicate";
+    }
+
+    if (value->len == 0) {
+        return NGX_CONF_ERROR;
+    }
+
+    *s = *value;
+
+    return NGX_CONF_OK;
+}
+
+
+#if (NGX_SSL)
+
+static char *
+ngx_idempotency_redis_conf_flag(ngx_conf_t *cf, ngx_str_t *value, void *field)
+{
+    ngx_flag_t  *flag = field;
+
+    (void) cf;
+
+    if (*flag != NGX_CONF_UNSET) {
+        return "is duplicate";
+    }
+
+    if (value->len == 2 && ngx_strncmp(value->data, "on", 2) == 0) {
+        *flag = 1;
+
+    } else if (value->len == 3 && ngx_strncmp(value->data, "off", 3) == 0) {
+        *flag = 0;
+
+    } else {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+#endif
+
+
+char *
+ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis)
+{
+    if (redis->connect_timeout == 0) {
+        redis->connect_timeout = NGX_IDEMPOTENCY_REDIS_CONNECT_TIMEOUT;
+    }
+
+    if (redis->timeout == 0) {
+        redis->timeout = NGX_IDEMPOTENCY_REDIS_TIMEOUT_DEFAULT;
+    }
+
+    if (redis->connections == 0) {
+        redis->connections = 1;
+    }
+
+    if (redis->password_file.len
+        && ngx_idempotency_redis_conf_password(cf, redis) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (redis->host.len
+        && ngx_idempotency_redis_conf_resolve(cf, redis) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+#if (NGX_SSL)
+
+    if (redis->tls) {
+        return ngx_idempotency_redis_conf_tls(cf, redis);
+    }
+
+    return ngx_idempotency_redis_conf_plain(cf, redis);
+
+#else
+
+    return NGX_CONF_OK;
+
+#endif
+}
+
+
+static char *
+ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis)
+{
+    char        *rv;
+    ngx_str_t    text;
+    ngx_file_t   file;
+
+    if (redis->password.len) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" \"%V\" has a password in "
+                           "its target and a \"password_file=\", remove one "
+                           "of them", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_conf_full_name(cf->cycle, &redis->password_file, 1) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memzero(&file, sizeof(ngx_file_t));
+
+    file.name = redis->password_file;
+    file.log = cf->log;
+
+    file.fd = ngx_open_file(file.name.data, NGX_FILE_RDONLY, NGX_FILE_OPEN,
+                            0);
+
+    if (file.fd == NGX_INVALID_FILE) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           ngx_open_file_n " \"%V\" failed, the "
+                           "\"password_file=\" of \"idempotency_store\" "
+                           "\"%V\"", &file.name, &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    rv = ngx_idempotency_redis_conf_read(cf, &file, &text);
+
+    if (ngx_close_file(file.fd) == NGX_FILE_ERROR) {
+        ngx_conf_log_error(NGX_LOG_ALERT, cf, ngx_errno,
+                           ngx_close_file_n " \"%V\" failed", &file.name);
+    }
+
+    if (rv != NGX_CONF_OK) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid \"password_file=%V\" of "
+                           "\"idempotency_store\" \"%V\", it must hold one "
+                           "line of at most %d bytes", &file.name,
+                           &redis->name, NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX);
+        return NGX_CONF_ERROR;
+    }
+
+    redis->password = text;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
+    ngx_str_t *text)
+{
+    u_char   *buf, *p, *last;
+    ssize_t   n;
+
+    /* with room for its line end, and a byte to see that it is longer */
+
+    buf = ngx_pnalloc(cf->pool, NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX + 3);
+    if (buf == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    n = ngx_read_file(file, buf, NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX + 3, 0);
+
+    if (n <= 0) {
+        return NGX_CONF_ERROR;
+    }
+
+    last = buf + n;
+
+    if (last[-1] == LF) {
+        last--;
+
+        if (last > buf && last[-1] == CR) {
+            last--;
+        }
+    }
+
+    if (last == buf || last - buf > NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX) {
+        return NGX_CONF_ERROR;
+    }
+
+    for (p = buf; p < last; p++) {
+        if (*p == LF || *p == '\0') {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    text->data = buf;
+    text->len = last - buf;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis)
+{
+    u_char     *p;
+    ngx_url_t   u;
+    ngx_uint_t  inet6;
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    inet6 = (ngx_strlchr(redis->host.data,
+                         redis->host.data + redis->host.len, ':')
+             != NULL);
+
+    redis->named = !inet6
+                   && ngx_inet_addr(redis->host.data, redis->host.len)
+                      == INADDR_NONE;
+
+    p = ngx_pnalloc(cf->pool, redis->host.len + sizeof("[]:65535"));
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    u.url.data = p;
+    u.url.len = ngx_sprintf(p, inet6 ? "[%V]:%ui" : "%V:%ui", &redis->host,
+                            (ngx_uint_t) redis->port)
+                - p;
+
+    if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "%s in the target of \"idempotency_store\" "
+                           "\"%V\": \"%V\"", u.err ? u.err : "no memory",
+                           &redis->name, &u.url);
+        return NGX_CONF_ERROR;
+    }
+
+    redis->addrs = u.addrs;
+    redis->naddrs = u.naddrs;
+
+    return NGX_CONF_OK;
+}
+
+
+#if (NGX_SSL)
+
+static char *
+ngx_idempotency_redis_conf_plain(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis)
+{
+    if (redis->ssl_name.len
+        || redis->ssl_trusted_certificate.len
+        || redis->ssl_certificate.len
+        || redis->ssl_certificate_key.len
+        || redis->ssl_verify != NGX_CONF_UNSET)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" \"%V\" has \"ssl_\" "
+                           "parameters but no TLS, use \"rediss://\" or "
+                           "remove them", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_tls(ngx_conf_t *cf, ngx_idempotency_redis_t *redis)
+{
+    ngx_ssl_t           *ssl;
+    ngx_pool_cleanup_t  *cln;
+
+    if (redis->ssl_verify == NGX_CONF_UNSET) {
+        redis->ssl_verify = 1;
+    }
+
+    if (redis->ssl_name.len == 0) {
+        redis->ssl_name = redis->host;
+    }
+
+    if ((redis->ssl_certificate.len == 0)
+        != (redis->ssl_certificate_key.len == 0))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" \"%V\" needs both "
+                           "\"ssl_certificate=\" and "
+                           "\"ssl_certificate_key=\", or none of them",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
+    if (ssl == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ssl->log = cf->log;
+
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cln == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_ssl_create(ssl, NGX_SSL_TLSv1_2|NGX_SSL_TLSv1_3, NULL)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    cln->handler = ngx_ssl_cleanup_ctx;
+    cln->data = ssl;
+
+    redis->ssl = ssl;
+
+    if (redis->ssl_certificate.len
+        && ngx_ssl_certificate(cf, ssl, &redis->ssl_certificate,
+                               &redis->ssl_certificate_key, NULL)
+           != NGX_OK)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid \"ssl_certificate=%V\" or "
+                           "\"ssl_certificate_key=%V\" of "
+                           "\"idempotency_store\" \"%V\", they must be a "
+                           "certificate and its key in PEM",
+                           &redis->ssl_certificate,
+                           &redis->ssl_certificate_key, &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (redis->ssl_verify || redis->ssl_trusted_certificate.len) {
+        return ngx_idempotency_redis_conf_tls_trust(cf, redis);
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_conf_tls_trust(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis)
+{
+    if (redis->ssl_trusted_certificate.len == 0) {
+
+        if (SSL_CTX_set_default_verify_paths(redis->ssl->ctx) == 0) {
+            ngx_ssl_error(NGX_LOG_EMERG, cf->log, 0,
+                          "SSL_CTX_set_default_verify_paths() failed");
+            return NGX_CONF_ERROR;
+        }
+
+        SSL_CTX_set_verify_depth(redis->ssl->ctx,
+                                 NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH);
+
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_ssl_trusted_certificate(cf, redis->ssl,
+                                    &redis->ssl_trusted_certificate,
+                                    NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH)
+        != NGX_OK)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid \"ssl_trusted_certificate=%V\" of "
+                           "\"idempotency_store\" \"%V\", it must be a file "
+                           "of CA certificates in PEM",
+                           &redis->ssl_trusted_certificate, &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+#endif

@@ -1,0 +1,542 @@
+
+/*
+ * The life of this worker's connections to a Redis server: start, choice,
+ * loss, back-off, end.
+ */
+
+
+#include "ngx_idempotency_redis_link.h"
+
+
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF        50
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX    5000
+
+/* while commands are refused nobody waits longer for the next attempt */
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED  1000
+
+/* a connection that lasted that long was a good one */
+#define NGX_IDEMPOTENCY_REDIS_STEADY         1000
+
+
+static ngx_int_t ngx_idempotency_redis_conn_init(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_conn_event(ngx_event_t *ev,
+    ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler);
+static ngx_idempotency_redis_conn_t *ngx_idempotency_redis_conn_pick(
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_conn_hasten(
+    ngx_idempotency_redis_conn_t *conn);
+static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
+static void ngx_idempotency_redis_conn_tell(ngx_event_t *ev);
+static ngx_msec_t ngx_idempotency_redis_conn_jitter(ngx_msec_t delay);
+
+
+ngx_int_t
+ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t  i;
+
+    redis->conns = ngx_calloc(redis->connections
+                              * sizeof(ngx_idempotency_redis_conn_t),
+                              ngx_cycle->log);
+    if (redis->conns == NULL) {
+        return NGX_ERROR;
+    }
+
+    redis->next = 0;
+    redis->failures = 0;
+    redis->said = 0;
+
+    for (i = 0; i < redis->connections; i++) {
+        if (ngx_idempotency_redis_conn_init(&redis->conns[i], redis)
+            != NGX_OK)
+        {
+            ngx_idempotency_redis_stop(redis);
+            return NGX_ERROR;
+        }
+    }
+
+    for (i = 0; i < redis->connections; i++) {
+        ngx_idempotency_redis_dial(&redis->conns[i]);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_t *redis)
+{
+    conn->redis = redis;
+
+    conn->addrs = redis->addrs;
+    conn->naddrs = redis->naddrs;
+
+    conn->log = *ngx_cycle->log;
+    conn->log.handler = ngx_idempotency_redis_log;
+    conn->log.data = conn;
+    conn->log.action = NULL;
+
+    conn->peer.name = &conn->addrs[0].name;
+
+    conn->dummy.fd = (ngx_socket_t) -1;
+    conn->dummy.data = conn;
+
+    ngx_queue_init(&conn->commands);
+    ngx_queue_init(&conn->lost);
+
+    ngx_idempotency_redis_conn_event(&conn->timer, conn,
+                                     ngx_idempotency_redis_conn_timer);
+    ngx_idempotency_redis_conn_event(&conn->tell, conn,
+                                     ngx_idempotency_redis_conn_tell);
+    ngx_idempotency_redis_conn_event(&conn->flush, conn,
+                                     ngx_idempotency_redis_pipe_flush);
+    ngx_idempotency_redis_conn_event(&conn->deadline, conn,
+                                     ngx_idempotency_redis_pipe_deadline);
+
+    conn->timer.cancelable = 1;
+
+    conn->in = ngx_alloc(NGX_IDEMPOTENCY_REDIS_CHUNK, ngx_cycle->log);
+    if (conn->in == NULL) {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_idempotency_redis_conn_event(ngx_event_t *ev,
+    ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler)
+{
+    ev->handler = handler;
+    ev->data = &conn->dummy;
+    ev->log = ngx_cycle->log;
+}
+
+
+void
+ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    if (redis->conns == NULL) {
+        return;
+    }
+
+    for (i = 0; i < redis->connections; i++) {
+        conn = &redis->conns[i];
+
+        if (conn->redis == NULL) {
+            break;
+        }
+
+        ngx_idempotency_redis_conn_close(conn);
+
+        if (conn->deadline.timer_set) {
+            ngx_del_timer(&conn->deadline);
+        }
+
+        if (conn->tell.posted) {
+            ngx_delete_posted_event(&conn->tell);
+        }
+
+        ngx_idempotency_redis_pipe_clear(&conn->out, 0);
+
+        if (conn->names) {
+            ngx_destroy_pool(conn->names);
+        }
+
+        if (conn->in) {
+            ngx_free(conn->in);
+        }
+    }
+
+    ngx_free(redis->conns);
+    redis->conns = NULL;
+}
+
+
+ngx_int_t
+ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis, ngx_str_t *args,
+    ngx_uint_t n, ngx_idempotency_redis_cmd_t *cmd)
+{
+    ngx_int_t                      rc;
+    ngx_str_t                      bytes;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    conn = ngx_idempotency_redis_conn_pick(redis);
+    if (conn == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_idempotency_redis_pipe_push(conn, &bytes, cmd);
+
+    ngx_idempotency_redis_encode_free(&bytes);
+
+    if (rc != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_OFF) {
+        ngx_idempotency_redis_dial(conn);
+    }
+
+    return NGX_AGAIN;
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t  i;
+
+    if (redis->conns == NULL) {
+        return 0;
+    }
+
+    for (i = 0; i < redis->connections; i++) {
+        if (redis->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* in turn one that is ready, else one that may be in a moment */
+
+static ngx_idempotency_redis_conn_t *
+ngx_idempotency_redis_conn_pick(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn, *hope;
+
+    if (redis->conns == NULL) {
+        return NULL;
+    }
+
+    hope = NULL;
+
+    for (i = 0; i < redis->connections; i++) {
+
+        redis->next++;
+        if (redis->next >= redis->connections) {
+            redis->next = 0;
+        }
+
+        conn = &redis->conns[redis->next];
+
+        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+            return conn;
+        }
+
+        if (conn->refuses) {
+            ngx_idempotency_redis_conn_hasten(conn);
+            continue;
+        }
+
+        if (hope == NULL) {
+            hope = conn;
+        }
+    }
+
+    return hope;
+}
+
+
+static void
+ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_msec_t      delay;
+    ngx_msec_int_t  left;
+
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_DOWN || !conn->timer.timer_set) {
+        return;
+    }
+
+    left = (ngx_msec_int_t) (conn->timer.timer.key - ngx_current_msec);
+
+    if (left <= NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED) {
+        return;
+    }
+
+    delay = NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED;
+
+    ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
+}
+
+
+void
+ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_t  *redis;
+
+    redis = conn->redis;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_EVENT, &conn->log, 0,
+                   "idempotency store \"%V\" is ready, commands:%ui",
+                   &redis->name, conn->ncommands);
+
+    if (conn->timer.timer_set) {
+        ngx_del_timer(&conn->timer);
+    }
+
+    conn->state = NGX_IDEMPOTENCY_REDIS_READY;
+    conn->since = ngx_current_msec;
+    conn->refuses = 0;
+    conn->peer.connection->idle = (conn->ncommands == 0);
+    conn->log.action = "talking to";
+
+    if (redis->said) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" is up again after %ui failed "
+                      "attempts", &redis->name, redis->failures);
+    }
+
+    redis->said = 0;
+    redis->failures = 0;
+
+    ngx_idempotency_redis_hush(conn, 0);
+
+    if (conn->ncommands) {
+        ngx_post_event(&conn->flush, &ngx_posted_events);
+    }
+
+    if (redis->ready) {
+        redis->ready(redis);
+    }
+}
+
+
+void
+ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_uint_t  n;
+    ngx_msec_t  delay;
+
+    ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+
+    n = ngx_min(conn->failures, 7);
+
+    conn->failures++;
+    conn->redis->failures++;
+    conn->refuses = 1;
+    conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
+
+    delay = ngx_min(NGX_IDEMPOTENCY_REDIS_BACKOFF << n,
+                    NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX);
+
+    ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
+}
+
+
+void
+ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_error_e error)
+{
+    ngx_uint_t  n, steady;
+
+    n = conn->ncommands;
+
+    steady = ((ngx_msec_int_t) (ngx_current_msec - conn->since)
+              >= NGX_IDEMPOTENCY_REDIS_STEADY);
+
+    ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_conn_drop(conn, error);
+
+    if (ngx_exiting && n == 0) {
+        return;
+    }
+
+    if (!steady) {
+        ngx_idempotency_redis_conn_down(conn);
+        return;
+    }
+
+    conn->failures = 0;
+
+    /* a server that does not answer may accept and not answer again */
+
+    conn->refuses = (error == NGX_IDEMPOTENCY_REDIS_TIMEOUT);
+
+    ngx_idempotency_redis_dial(conn);
+}
+
+
+void
+ngx_idempotency_redis_conn_retire(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_uint_t  final;
+
+    /*
+     * ngx_close_idle_connections() sets c->close only: requests that are
+     * still here may need another connection; ngx_shutdown_timer_handler()
+     * sets c->error too: everybody is thrown out
+     */
+
+    final = conn->peer.connection->error;
+
+    ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+
+    if (final) {
+        conn->refuses = 1;
+        conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
+    }
+}
+
+
+void
+ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_pool_t        *pool;
+    ngx_connection_t  *c;
+
+    conn->generation++;
+    conn->state = NGX_IDEMPOTENCY_REDIS_OFF;
+
+    if (conn->resolving) {
+        ngx_resolve_name_done(conn->resolving);
+        conn->resolving = NULL;
+    }
+
+    if (conn->timer.timer_set) {
+        ngx_del_timer(&conn->timer);
+    }
+
+    if (conn->flush.posted) {
+        ngx_delete_posted_event(&conn->flush);
+    }
+
+    if (conn->reader) {
+        ngx_idempotency_redis_reader_free(conn->reader);
+        conn->reader = NULL;
+    }
+
+    ngx_idempotency_redis_pipe_clear(&conn->hello, 0);
+
+    c = conn->peer.connection;
+
+    if (c == NULL) {
+        return;
+    }
+
+    conn->peer.connection = NULL;
+
+#if (NGX_SSL)
+
+    if (c->ssl) {
+
+        /* with both set ngx_ssl_shutdown() frees at once and never waits */
+
+        c->ssl->no_wait_shutdown = 1;
+        c->ssl->no_send_shutdown = 1;
+
+        (void) ngx_ssl_shutdown(c);
+    }
+
+#endif
+
+    pool = c->pool;
+
+    ngx_close_connection(c);
+
+    if (pool) {
+        ngx_destroy_pool(pool);
+    }
+}
+
+
+void
+ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_error_e error)
+{
+    ngx_queue_t                  *q;
+    ngx_idempotency_redis_cmd_t  *cmd;
+
+    while (!ngx_queue_empty(&conn->commands)) {
+        q = ngx_queue_head(&conn->commands);
+        ngx_queue_remove(q);
+
+        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+
+        cmd->error = error;
+        cmd->sent = (cmd->end <= conn->written);
+
+        error = NGX_IDEMPOTENCY_REDIS_CONNECT;
+
+        ngx_queue_insert_tail(&conn->lost, q);
+    }
+
+    conn->ncommands = 0;
+    conn->deadline.cancelable = 1;
+
+    ngx_idempotency_redis_pipe_clear(&conn->out,
+                                     NGX_IDEMPOTENCY_REDIS_KEEP);
+    conn->appended = 0;
+    conn->written = 0;
+
+    if (!ngx_queue_empty(&conn->lost)) {
+        ngx_post_event(&conn->tell, &ngx_posted_events);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_conn_tell(ngx_event_t *ev)
+{
+    ngx_queue_t                   *q;
+    ngx_connection_t              *dummy;
+    ngx_idempotency_redis_cmd_t   *cmd;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    dummy = ev->data;
+    conn = dummy->data;
+
+    while (!ngx_queue_empty(&conn->lost)) {
+        q = ngx_queue_head(&conn->lost);
+        ngx_queue_remove(q);
+
+        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+
+        if (cmd->handler) {
+            cmd->handler(cmd, NULL);
+        }
+    }
+}
+
+
+static void
+ngx_idempotency_redis_conn_timer(ngx_event_t *ev)
+{
+    ngx_connection_t              *dummy;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    dummy = ev->data;
+    conn = dummy->data;
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_DOWN) {
+        ngx_idempotency_redis_dial(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_dial_overdue(conn);
+}
+
+
+/* workers that lost the same server do not come back as one */
+
+static ngx_msec_t
+ngx_idempotency_redis_conn_jitter(ngx_msec_t delay)
+{
+    return delay / 2 + ngx_random() % (delay / 2 + 1);
+}

@@ -1,0 +1,238 @@
+
+/*
+ * What is said on a new connection before any command: AUTH, SELECT, greeting.
+ */
+
+
+#include "ngx_idempotency_redis_link.h"
+
+
+/* no single reply is longer */
+#define NGX_IDEMPOTENCY_REDIS_REPLY_MAX  (64 * 1024 * 1024 + 65536)
+
+/* of a text of the server, in the log */
+#define NGX_IDEMPOTENCY_REDIS_TEXT_MAX   120
+
+
+static ngx_int_t ngx_idempotency_redis_login_hello(
+    ngx_idempotency_redis_conn_t *conn);
+static ngx_int_t ngx_idempotency_redis_login_say(
+    ngx_idempotency_redis_conn_t *conn, ngx_str_t *args, ngx_uint_t n);
+static void ngx_idempotency_redis_login_refused(
+    ngx_idempotency_redis_conn_t *conn, const char *step, ngx_str_t *text);
+
+
+/* what Redis names; any other error is the last one */
+
+static ngx_str_t  ngx_idempotency_redis_login_errors[] = {
+    ngx_string("NOAUTH"),
+    ngx_string("WRONGPASS"),
+    ngx_string("NOPERM"),
+    ngx_string("LOADING"),
+    ngx_string("MASTERDOWN"),
+    ngx_string("READONLY"),
+    ngx_string("BUSY"),
+    ngx_string("MISCONF"),
+    ngx_string("OOM"),
+    ngx_string("DENIED"),
+    ngx_string("ERR"),
+    ngx_null_string
+};
+
+
+void
+ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn)
+{
+    conn->state = NGX_IDEMPOTENCY_REDIS_LOGIN;
+    conn->log.action = "logging in to";
+    conn->answered = 0;
+
+    conn->reader = ngx_idempotency_redis_reader_create(
+                                             NGX_IDEMPOTENCY_REDIS_REPLY_MAX);
+
+    if (conn->reader == NULL
+        || ngx_idempotency_redis_login_hello(conn) != NGX_OK)
+    {
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_pipe_open(conn);
+}
+
+
+/*
+ * AUTH, SELECT and the greeting in one write.  Without a greeting PING shows
+ * whether the server can answer: AUTH and SELECT are allowed while it loads.
+ */
+
+static ngx_int_t
+ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
+{
+    u_char                    db[NGX_INT_T_LEN];
+    ngx_str_t                 args[3], *greeting;
+    ngx_uint_t                i, n;
+    ngx_idempotency_redis_t  *redis;
+
+    redis = conn->redis;
+
+    if (redis->password.len || redis->user.len) {
+        n = 0;
+
+        ngx_str_set(&args[n], "AUTH");
+        n++;
+
+        if (redis->user.len) {
+            args[n++] = redis->user;
+        }
+
+        args[n++] = redis->password;
+
+        if (ngx_idempotency_redis_login_say(conn, args, n) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (redis->database) {
+        ngx_str_set(&args[0], "SELECT");
+        args[1].data = db;
+        args[1].len = ngx_sprintf(db, "%ui", redis->database) - db;
+
+        if (ngx_idempotency_redis_login_say(conn, args, 2) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (redis->greeting.nelts == 0) {
+        ngx_str_set(&args[0], "PING");
+
+        return ngx_idempotency_redis_login_say(conn, args, 1);
+    }
+
+    greeting = redis->greeting.elts;
+
+    for (i = 0; i < redis->greeting.nelts; i++) {
+        if (ngx_idempotency_redis_pipe_append(&conn->hello, greeting[i].data,
+                                              greeting[i].len)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_login_say(ngx_idempotency_redis_conn_t *conn,
+    ngx_str_t *args, ngx_uint_t n)
+{
+    ngx_int_t  rc;
+    ngx_str_t  bytes;
+
+    if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_idempotency_redis_pipe_append(&conn->hello, bytes.data,
+                                           bytes.len);
+
+    ngx_idempotency_redis_encode_free(&bytes);
+
+    return rc;
+}
+
+
+void
+ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                 text;
+    ngx_uint_t                n, auth, select, error;
+    const char               *step;
+    ngx_idempotency_redis_t  *redis;
+
+    redis = conn->redis;
+
+    auth = (redis->password.len || redis->user.len);
+    select = (redis->database != 0);
+
+    n = conn->answered++;
+
+    if (auth && n == 0) {
+        step = "AUTH";
+
+    } else if (select && n == auth) {
+        step = "SELECT";
+
+    } else {
+        step = redis->greeting.nelts ? "greeting" : "PING";
+    }
+
+    error = (ngx_idempotency_redis_reply_type(reply)
+             == NGX_IDEMPOTENCY_REDIS_ERROR);
+
+    if (error) {
+        ngx_idempotency_redis_reply_string(reply, &text);
+
+        /* a user who may not ask whether it answers has the answer */
+
+        if (step[0] != 'P'
+            || text.len < 6 || ngx_strncmp(text.data, "NOPERM", 6) != 0)
+        {
+            ngx_idempotency_redis_login_refused(conn, step, &text);
+            ngx_idempotency_redis_dial_failed(conn);
+            return;
+        }
+    }
+
+    if (conn->answered
+        == auth + select + ngx_max(redis->greeting.nelts, 1))
+    {
+        ngx_idempotency_redis_conn_ready(conn);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
+    const char *step, ngx_str_t *text)
+{
+    size_t      len;
+    u_char     *p, *last, buf[NGX_IDEMPOTENCY_REDIS_TEXT_MAX];
+    ngx_str_t  *name;
+    ngx_uint_t  i;
+
+    for (i = 0; /* void */ ; i++) {
+        name = &ngx_idempotency_redis_login_errors[i];
+
+        if (name->len == 0) {
+            break;
+        }
+
+        if (text->len >= name->len
+            && ngx_strncmp(text->data, name->data, name->len) == 0
+            && (text->len == name->len || text->data[name->len] == ' '))
+        {
+            break;
+        }
+    }
+
+    /* the text about AUTH may quote its arguments */
+
+    len = (step[0] == 'A') ? name->len : text->len;
+    last = buf + ngx_min(len, sizeof(buf));
+
+    for (p = buf; p < last; p++) {
+        *p = text->data[p - buf];
+
+        if (*p < 0x20 || *p > 0x7e) {
+            *p = '?';
+        }
+    }
+
+    ngx_idempotency_redis_report(conn,
+                                 NGX_IDEMPOTENCY_REDIS_SAID_REFUSED << i, 0,
+                                 "refused %s: \"%*s\"", step, last - buf, buf);
+}

@@ -1,0 +1,462 @@
+
+/*
+ * Commands out, replies in: a FIFO on one socket, with a deadline for its
+ * first.
+ */
+
+
+#include "ngx_idempotency_redis_link.h"
+
+
+/* not yet written; more is refused */
+#define NGX_IDEMPOTENCY_REDIS_UNSENT  (64 * 1024 * 1024)
+
+/* reads in one turn of the event loop */
+#define NGX_IDEMPOTENCY_REDIS_READS   64
+
+
+static void ngx_idempotency_redis_pipe_write_handler(ngx_event_t *wev);
+static void ngx_idempotency_redis_pipe_write(
+    ngx_idempotency_redis_conn_t *conn);
+static void ngx_idempotency_redis_pipe_read_handler(ngx_event_t *rev);
+static ngx_int_t ngx_idempotency_redis_pipe_read(
+    ngx_idempotency_redis_conn_t *conn);
+static ngx_int_t ngx_idempotency_redis_pipe_reply(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_pipe_closed(
+    ngx_idempotency_redis_conn_t *conn, ngx_err_t err);
+static void ngx_idempotency_redis_pipe_broken(
+    ngx_idempotency_redis_conn_t *conn, const char *what);
+
+
+ngx_int_t
+ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
+    ngx_str_t *bytes, ngx_idempotency_redis_cmd_t *cmd)
+{
+    ngx_event_t  *ev;
+
+    if (ngx_idempotency_redis_pipe_append(&conn->out, bytes->data, bytes->len)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    conn->appended += bytes->len;
+
+    cmd->end = conn->appended;
+    cmd->sent = 0;
+    cmd->error = NGX_IDEMPOTENCY_REDIS_FINE;
+    cmd->deadline = ngx_current_msec + conn->redis->timeout;
+
+    ngx_queue_insert_tail(&conn->commands, &cmd->queue);
+    conn->ncommands++;
+
+    /*
+     * the timer is not moved for each command: it may go off earlier than
+     * needed, and then looks; it holds an exiting worker while somebody waits
+     */
+
+    ev = &conn->deadline;
+    ev->cancelable = 0;
+
+    if (!ev->timer_set) {
+        ngx_add_timer(ev, conn->redis->timeout);
+    }
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+        conn->peer.connection->idle = 0;
+
+        ngx_post_event(&conn->flush, &ngx_posted_events);
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_idempotency_redis_pipe_append(ngx_idempotency_redis_bytes_t *to,
+    u_char *data, size_t len)
+{
+    size_t   used, size;
+    u_char  *start;
+
+    if (len <= (size_t) (to->end - to->last)) {
+        to->last = ngx_cpymem(to->last, data, len);
+        return NGX_OK;
+    }
+
+    used = to->last - to->pos;
+
+    if (len > NGX_IDEMPOTENCY_REDIS_UNSENT
+        || used > NGX_IDEMPOTENCY_REDIS_UNSENT - len)
+    {
+        return NGX_ERROR;
+    }
+
+    size = ngx_max(2 * (used + len), 4096);
+
+    start = ngx_alloc(size, ngx_cycle->log);
+    if (start == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (used) {
+        ngx_memcpy(start, to->pos, used);
+    }
+
+    if (to->start) {
+        ngx_free(to->start);
+    }
+
+    to->start = start;
+    to->pos = start;
+    to->last = ngx_cpymem(start + used, data, len);
+    to->end = start + size;
+
+    return NGX_OK;
+}
+
+
+/* empties it, and gives its memory back if that is more than "keep" */
+
+void
+ngx_idempotency_redis_pipe_clear(ngx_idempotency_redis_bytes_t *bytes,
+    size_t keep)
+{
+    if (bytes->start == NULL) {
+        return;
+    }
+
+    bytes->pos = bytes->start;
+    bytes->last = bytes->start;
+
+    if ((size_t) (bytes->end - bytes->start) > keep) {
+        ngx_free(bytes->start);
+        ngx_memzero(bytes, sizeof(ngx_idempotency_redis_bytes_t));
+    }
+}
+
+
+/* a socket is there: from now on its events are those of the pipe */
+
+void
+ngx_idempotency_redis_pipe_open(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_connection_t  *c;
+
+    c = conn->peer.connection;
+
+    c->read->handler = ngx_idempotency_redis_pipe_read_handler;
+    c->write->handler = ngx_idempotency_redis_pipe_write_handler;
+
+    /* TLS may have read more than the handshake */
+
+    ngx_post_event(c->read, &ngx_posted_events);
+    ngx_post_event(&conn->flush, &ngx_posted_events);
+}
+
+
+void
+ngx_idempotency_redis_pipe_flush(ngx_event_t *ev)
+{
+    ngx_connection_t  *dummy;
+
+    dummy = ev->data;
+
+    ngx_idempotency_redis_pipe_write(dummy->data);
+}
+
+
+static void
+ngx_idempotency_redis_pipe_write_handler(ngx_event_t *wev)
+{
+    ngx_connection_t  *c;
+
+    c = wev->data;
+
+    ngx_idempotency_redis_pipe_write(c->data);
+}
+
+
+static void
+ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
+{
+    ssize_t                         n;
+    ngx_event_t                    *wev;
+    ngx_connection_t               *c;
+    ngx_idempotency_redis_bytes_t  *bytes;
+
+    c = conn->peer.connection;
+    wev = c->write;
+
+    /* commands wait until the login is answered */
+
+    bytes = (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) ? &conn->hello
+                                                         : &conn->out;
+
+    while (bytes->pos < bytes->last && wev->ready) {
+
+        n = c->send(c, bytes->pos, bytes->last - bytes->pos);
+
+        if (n == NGX_ERROR) {
+            ngx_idempotency_redis_pipe_closed(conn, 0);
+            return;
+        }
+
+        if (n == NGX_AGAIN || n == 0) {
+            break;
+        }
+
+        bytes->pos += n;
+
+        if (bytes == &conn->out) {
+            conn->written += n;
+        }
+    }
+
+    if (bytes->pos == bytes->last) {
+        ngx_idempotency_redis_pipe_clear(bytes, NGX_IDEMPOTENCY_REDIS_KEEP);
+    }
+
+    if (ngx_handle_write_event(wev, 0) != NGX_OK) {
+        ngx_idempotency_redis_pipe_closed(conn, 0);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_pipe_read_handler(ngx_event_t *rev)
+{
+    ssize_t                        n;
+    ngx_err_t                      err;
+    ngx_uint_t                     reads;
+    ngx_connection_t              *c;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    c = rev->data;
+    conn = c->data;
+
+    if (c->close) {
+        ngx_idempotency_redis_conn_retire(conn);
+        return;
+    }
+
+    reads = 0;
+
+    for ( ;; ) {
+
+        if (reads++ == NGX_IDEMPOTENCY_REDIS_READS) {
+
+            /* others want their turn */
+
+            ngx_post_event(rev, &ngx_posted_next_events);
+            break;
+        }
+
+        ngx_set_socket_errno(0);
+
+        n = c->recv(c, conn->in, NGX_IDEMPOTENCY_REDIS_CHUNK);
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n == NGX_ERROR || n == 0) {
+            err = n ? ngx_socket_errno : 0;
+            ngx_idempotency_redis_pipe_closed(conn, err);
+            return;
+        }
+
+        if (ngx_idempotency_redis_reader_feed(conn->reader, conn->in, n)
+            != NGX_OK)
+        {
+            ngx_idempotency_redis_pipe_broken(conn, "no memory for a reply");
+            return;
+        }
+
+        if (ngx_idempotency_redis_pipe_read(conn) != NGX_OK) {
+            return;
+        }
+    }
+
+    if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        ngx_idempotency_redis_pipe_closed(conn, 0);
+    }
+}
+
+
+/* NGX_OK, or NGX_DONE when this socket is gone */
+
+static ngx_int_t
+ngx_idempotency_redis_pipe_read(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_int_t                       rc;
+    ngx_uint_t                      generation;
+    ngx_idempotency_redis_reply_t  *reply;
+
+    generation = conn->generation;
+
+    for ( ;; ) {
+
+        rc = ngx_idempotency_redis_reader_next(conn->reader, &reply);
+
+        if (rc == NGX_AGAIN) {
+            return NGX_OK;
+        }
+
+        if (rc == NGX_ERROR) {
+            ngx_idempotency_redis_pipe_broken(conn,
+                             ngx_idempotency_redis_reader_error(conn->reader));
+            return NGX_DONE;
+        }
+
+        /* rc == NGX_OK */
+
+        rc = ngx_idempotency_redis_pipe_reply(conn, reply);
+
+        ngx_idempotency_redis_reply_free(reply);
+
+        if (generation != conn->generation) {
+            return NGX_DONE;
+        }
+
+        if (rc != NGX_OK) {
+            ngx_idempotency_redis_pipe_broken(conn,
+                                              "a reply that nobody asked for");
+            return NGX_DONE;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_queue_t                  *q;
+    ngx_idempotency_redis_cmd_t  *cmd;
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) {
+        ngx_idempotency_redis_login_reply(conn, reply);
+        return NGX_OK;
+    }
+
+    if (ngx_queue_empty(&conn->commands)) {
+        return NGX_ERROR;
+    }
+
+    q = ngx_queue_head(&conn->commands);
+    cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+
+    if (cmd->end > conn->written) {
+
+        /* not even written: this cannot be its answer */
+
+        return NGX_ERROR;
+    }
+
+    ngx_queue_remove(q);
+    conn->ncommands--;
+
+    if (conn->ncommands == 0) {
+        conn->deadline.cancelable = 1;
+        conn->peer.connection->idle = 1;
+    }
+
+    cmd->sent = 1;
+
+    if (cmd->handler) {
+        cmd->handler(cmd, reply);
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
+{
+    ngx_queue_t                   *q;
+    ngx_msec_int_t                 left;
+    ngx_connection_t              *dummy;
+    ngx_idempotency_redis_cmd_t   *cmd;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    dummy = ev->data;
+    conn = dummy->data;
+
+    if (ngx_queue_empty(&conn->commands)) {
+        return;
+    }
+
+    q = ngx_queue_head(&conn->commands);
+    cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+
+    left = (ngx_msec_int_t) (cmd->deadline - ngx_current_msec);
+
+    if (left > 0) {
+        ngx_add_timer(ev, (ngx_msec_t) left);
+        return;
+    }
+
+    ngx_idempotency_redis_report(conn,
+                                 NGX_IDEMPOTENCY_REDIS_SAID_TIMEOUT, 0,
+                                 "timed out, commands waiting: %ui",
+                                 conn->ncommands);
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+        ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
+        return;
+    }
+
+    /* nothing was sent: who waits need not, the connection may still come */
+
+    conn->refuses = 1;
+
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
+}
+
+
+static void
+ngx_idempotency_redis_pipe_closed(ngx_idempotency_redis_conn_t *conn,
+    ngx_err_t err)
+{
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_READY) {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_CLOSED, err,
+                                     "closed the connection at login");
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
+    if (conn->ncommands) {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_LOST, err,
+                                     "closed the connection, commands "
+                                     "lost: %ui", conn->ncommands);
+
+    } else {
+        ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, err,
+                      "idempotency store \"%V\" closed an idle connection, "
+                      "node \"%V\"", &conn->redis->name, conn->peer.name);
+    }
+
+    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+}
+
+
+static void
+ngx_idempotency_redis_pipe_broken(ngx_idempotency_redis_conn_t *conn,
+    const char *what)
+{
+    ngx_idempotency_redis_report(conn,
+                                 NGX_IDEMPOTENCY_REDIS_SAID_PROTOCOL, 0,
+                                 "broke the protocol: %s", what);
+
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_READY) {
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_PROTOCOL);
+}

@@ -1,0 +1,201 @@
+
+/*
+ * A TLS handshake with the server, and whether it is the right one.
+ */
+
+
+#include "ngx_idempotency_redis_link.h"
+
+
+#if (NGX_SSL)
+
+static ngx_int_t ngx_idempotency_redis_tls_name(
+    ngx_idempotency_redis_conn_t *conn);
+static void ngx_idempotency_redis_tls_handler(ngx_connection_t *c);
+static ngx_int_t ngx_idempotency_redis_tls_verify(
+    ngx_idempotency_redis_conn_t *conn);
+static ngx_uint_t ngx_idempotency_redis_tls_host(ngx_connection_t *c,
+    ngx_str_t *name);
+static ngx_uint_t ngx_idempotency_redis_tls_is_address(ngx_str_t *name);
+
+
+void
+ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_int_t          rc;
+    ngx_connection_t  *c;
+
+    c = conn->peer.connection;
+
+    conn->state = NGX_IDEMPOTENCY_REDIS_HANDSHAKE;
+    conn->log.action = "TLS handshaking with";
+
+    if (ngx_ssl_create_connection(conn->redis->ssl, c, NGX_SSL_CLIENT)
+        != NGX_OK
+        || ngx_idempotency_redis_tls_name(conn) != NGX_OK)
+    {
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
+    /*
+     * our output grows and moves between two calls of SSL_write(), and what
+     * was written is to be known record by record
+     */
+
+    SSL_set_mode(c->ssl->connection, SSL_MODE_ENABLE_PARTIAL_WRITE
+                                     |SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+
+    rc = ngx_ssl_handshake(c);
+
+    if (rc == NGX_AGAIN) {
+        c->ssl->handler = ngx_idempotency_redis_tls_handler;
+        return;
+    }
+
+    ngx_idempotency_redis_tls_handler(c);
+}
+
+
+/* SNI has no place for addresses */
+
+static ngx_int_t
+ngx_idempotency_redis_tls_name(ngx_idempotency_redis_conn_t *conn)
+{
+#ifdef SSL_CTRL_SET_TLSEXT_HOSTNAME
+
+    u_char            *name;
+    ngx_str_t         *ssl_name;
+    ngx_connection_t  *c;
+
+    c = conn->peer.connection;
+    ssl_name = &conn->redis->ssl_name;
+
+    if (ssl_name->len == 0
+        || ngx_idempotency_redis_tls_is_address(ssl_name))
+    {
+        return NGX_OK;
+    }
+
+    name = ngx_pnalloc(c->pool, ssl_name->len + 1);
+    if (name == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_cpystrn(name, ssl_name->data, ssl_name->len + 1);
+
+    if (SSL_set_tlsext_host_name(c->ssl->connection, (char *) name) == 0) {
+        ngx_ssl_error(NGX_LOG_ERR, c->log, 0,
+                      "SSL_set_tlsext_host_name(\"%s\") failed", name);
+        return NGX_ERROR;
+    }
+
+#endif
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_idempotency_redis_tls_handler(ngx_connection_t *c)
+{
+    ngx_idempotency_redis_conn_t  *conn;
+
+    conn = c->data;
+
+    if (!c->ssl->handshaked) {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
+                                     "failed the TLS handshake");
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
+    if (conn->redis->ssl_verify
+        && ngx_idempotency_redis_tls_verify(conn) != NGX_OK)
+    {
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_login(conn);
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
+{
+    long               rc;
+    ngx_str_t         *name;
+    ngx_connection_t  *c;
+
+    c = conn->peer.connection;
+    name = &conn->redis->ssl_name;
+
+    rc = SSL_get_verify_result(c->ssl->connection);
+
+    if (rc != X509_V_OK) {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
+                                     "has a certificate that is not trusted "
+                                     "(%l: %s)", rc,
+                                     X509_verify_cert_error_string(rc));
+        return NGX_ERROR;
+    }
+
+    if (!ngx_idempotency_redis_tls_host(c, name)) {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
+                                     "has a certificate that is not for "
+                                     "\"%V\"", name);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* ngx_ssl_check_host() knows names only */
+
+static ngx_uint_t
+ngx_idempotency_redis_tls_host(ngx_connection_t *c, ngx_str_t *name)
+{
+    int      match;
+    X509    *cert;
+    u_char   text[NGX_SOCKADDR_STRLEN];
+
+    if (!ngx_idempotency_redis_tls_is_address(name)) {
+        return ngx_ssl_check_host(c, name) == NGX_OK;
+    }
+
+    cert = SSL_get_peer_certificate(c->ssl->connection);
+    if (cert == NULL) {
+        return 0;
+    }
+
+    (void) ngx_cpystrn(text, name->data,
+                       ngx_min(name->len + 1, sizeof(text)));
+
+    match = X509_check_ip_asc(cert, (char *) text, 0);
+
+    X509_free(cert);
+
+    return match == 1;
+}
+
+
+static ngx_uint_t
+ngx_idempotency_redis_tls_is_address(ngx_str_t *name)
+{
+#if (NGX_HAVE_INET6)
+    u_char  addr[16];
+
+    if (ngx_inet6_addr(name->data, name->len, addr) == NGX_OK) {
+        return 1;
+    }
+#endif
+
+    return ngx_inet_addr(name->data, name->len) != INADDR_NONE;
+}
+
+#endif

@@ -1,0 +1,423 @@
+
+/*
+ * The target of a Redis store: a URL.
+ */
+
+
+#include "ngx_idempotency_redis_conf.h"
+
+
+#define NGX_IDEMPOTENCY_REDIS_PORT          6379
+#define NGX_IDEMPOTENCY_REDIS_DATABASE_MAX  65535
+
+
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_SCHEME_TCP = 0,
+    NGX_IDEMPOTENCY_REDIS_SCHEME_TLS,
+    NGX_IDEMPOTENCY_REDIS_SCHEME_UNIX,
+    NGX_IDEMPOTENCY_REDIS_SCHEME_LATER
+} ngx_idempotency_redis_scheme_e;
+
+
+typedef struct {
+    ngx_str_t                        name;
+    ngx_idempotency_redis_scheme_e   kind;
+} ngx_idempotency_redis_scheme_t;
+
+
+static char *ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_url_login(ngx_conf_t *cf, ngx_str_t *info,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
+    ngx_idempotency_redis_t *redis);
+static char *ngx_idempotency_redis_url_database(ngx_conf_t *cf,
+    ngx_str_t *text, ngx_idempotency_redis_t *redis);
+static ngx_int_t ngx_idempotency_redis_url_decode(ngx_pool_t *pool,
+    ngx_str_t *from, ngx_str_t *to);
+
+
+static ngx_idempotency_redis_scheme_t  ngx_idempotency_redis_schemes[] = {
+
+    { ngx_string("redis://"), NGX_IDEMPOTENCY_REDIS_SCHEME_TCP },
+    { ngx_string("rediss://"), NGX_IDEMPOTENCY_REDIS_SCHEME_TLS },
+    { ngx_string("redis+unix://"), NGX_IDEMPOTENCY_REDIS_SCHEME_UNIX },
+    { ngx_string("redis-sentinel://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
+    { ngx_string("rediss-sentinel://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
+    { ngx_string("redis-cluster://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
+    { ngx_string("rediss-cluster://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
+
+    { ngx_null_string, NGX_IDEMPOTENCY_REDIS_SCHEME_LATER }
+};
+
+
+char *
+ngx_idempotency_redis_conf_target(ngx_conf_t *cf, ngx_str_t *url,
+    ngx_idempotency_redis_t *redis)
+{
+    ngx_str_t                        rest;
+    ngx_idempotency_redis_scheme_t  *scheme;
+
+    for (scheme = ngx_idempotency_redis_schemes; scheme->name.len; scheme++) {
+
+        if (url->len >= scheme->name.len
+            && ngx_strncmp(url->data, scheme->name.data, scheme->name.len)
+               == 0)
+        {
+            break;
+        }
+    }
+
+    if (scheme->name.len == 0) {
+
+        /* it may hold a password: not shown */
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid target of \"idempotency_store\" \"%V\", "
+                           "it must begin with \"redis://\", \"rediss://\" "
+                           "or \"redis+unix://\"", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    rest.data = url->data + scheme->name.len;
+    rest.len = url->len - scheme->name.len;
+
+#if (NGX_SSL)
+    redis->ssl_verify = NGX_CONF_UNSET;
+#endif
+
+    switch (scheme->kind) {
+
+    case NGX_IDEMPOTENCY_REDIS_SCHEME_UNIX:
+        return ngx_idempotency_redis_url_unix(cf, &rest, redis);
+
+    case NGX_IDEMPOTENCY_REDIS_SCHEME_LATER:
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the target \"%V\" of \"idempotency_store\" "
+                           "\"%V\" is not supported by this version, use "
+                           "\"redis://\", \"rediss://\" or "
+                           "\"redis+unix://\"", &scheme->name, &redis->name);
+        return NGX_CONF_ERROR;
+
+    case NGX_IDEMPOTENCY_REDIS_SCHEME_TLS:
+#if !(NGX_SSL)
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the target \"rediss://\" of "
+                           "\"idempotency_store\" \"%V\" needs nginx with "
+                           "TLS, build it with --with-http_ssl_module",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+#endif
+        redis->tls = 1;
+        break;
+
+    default: /* NGX_IDEMPOTENCY_REDIS_SCHEME_TCP */
+        break;
+    }
+
+    return ngx_idempotency_redis_url_inet(cf, &rest, redis);
+}
+
+
+/* [user[:password]@]host[:port][/db] */
+
+static char *
+ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
+    ngx_idempotency_redis_t *redis)
+{
+    u_char     *p, *last, *slash, *at;
+    ngx_str_t   part;
+
+    last = rest->data + rest->len;
+
+    slash = ngx_strlchr(rest->data, last, '/');
+
+    if (slash) {
+        part.data = slash + 1;
+        part.len = last - part.data;
+
+        if (part.len
+            && ngx_idempotency_redis_url_database(cf, &part, redis)
+               != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        last = slash;
+    }
+
+    at = NULL;
+
+    for (p = rest->data; p < last; p++) {
+        if (*p == '@') {
+            at = p;
+        }
+    }
+
+    part.data = rest->data;
+
+    if (at) {
+        part.len = at - part.data;
+
+        if (ngx_idempotency_redis_url_login(cf, &part, redis)
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        part.data = at + 1;
+    }
+
+    part.len = last - part.data;
+
+    return ngx_idempotency_redis_url_host(cf, &part, redis);
+}
+
+
+static char *
+ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
+    ngx_idempotency_redis_t *redis)
+{
+    u_char     *p, *last, *port;
+    ngx_int_t   n;
+
+    last = node->data + node->len;
+
+    redis->host.data = node->data;
+
+    if (node->len && node->data[0] == '[') {
+        redis->host.data++;
+
+        p = ngx_strlchr(node->data, last, ']');
+        if (p == NULL) {
+            goto invalid;
+        }
+
+        redis->host.len = p - redis->host.data;
+        port = p + 1;
+
+    } else {
+        p = ngx_strlchr(node->data, last, ':');
+        port = p ? p : last;
+
+        redis->host.len = port - redis->host.data;
+    }
+
+    redis->port = NGX_IDEMPOTENCY_REDIS_PORT;
+
+    if (port < last) {
+
+        if (*port != ':') {
+            goto invalid;
+        }
+
+        port++;
+        n = ngx_atoi(port, last - port);
+
+        if (n < 1 || n > 65535) {
+            goto invalid;
+        }
+
+        redis->port = (in_port_t) n;
+    }
+
+    if (redis->host.len == 0
+        || ngx_strlchr(redis->host.data,
+                       redis->host.data + redis->host.len, '?'))
+    {
+        goto invalid;
+    }
+
+    return NGX_CONF_OK;
+
+invalid:
+
+    /* what looks like a port may be a password with a slash in it */
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid host or port in the target of "
+                       "\"idempotency_store\" \"%V\", write it as in "
+                       "\"redis://user:password@host:6379/0\", with \"/\", "
+                       "\"@\" and \"%%\" of a password as \"%%2F\", "
+                       "\"%%40\" and \"%%25\"", &redis->name);
+
+    return NGX_CONF_ERROR;
+}
+
+
+static char *
+ngx_idempotency_redis_url_login(ngx_conf_t *cf, ngx_str_t *info,
+    ngx_idempotency_redis_t *redis)
+{
+    u_char     *colon, *last;
+    ngx_str_t   user, password;
+
+    last = info->data + info->len;
+    colon = ngx_strlchr(info->data, last, ':');
+
+    user.data = info->data;
+    user.len = (colon ? colon : last) - info->data;
+
+    password.data = colon ? colon + 1 : last;
+    password.len = last - password.data;
+
+    if (ngx_idempotency_redis_url_decode(cf->pool, &user, &redis->user)
+        != NGX_OK
+        || ngx_idempotency_redis_url_decode(cf->pool, &password,
+                                             &redis->password)
+           != NGX_OK)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid user or password in the target of "
+                           "\"idempotency_store\" \"%V\", \"%%\" must be "
+                           "written as \"%%25\"", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* /path[?db=n] */
+
+static char *
+ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
+    ngx_idempotency_redis_t *redis)
+{
+    u_char     *p, *query, *last;
+    ngx_str_t   path, name, text;
+    ngx_url_t   u;
+
+    last = rest->data + rest->len;
+    query = ngx_strlchr(rest->data, last, '?');
+
+    path.data = rest->data;
+    path.len = (query ? query : last) - rest->data;
+
+    if (path.len < 2 || path.data[0] != '/'
+        || ngx_idempotency_redis_url_decode(cf->pool, &path, &name)
+           != NGX_OK)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid path in the target of "
+                           "\"idempotency_store\" \"%V\", write it as in "
+                           "\"redis+unix:///run/redis/redis.sock?db=0\"",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (query) {
+        text.data = query + 1;
+        text.len = last - text.data;
+
+        if (text.len < 3 || ngx_strncmp(text.data, "db=", 3) != 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid argument \"%V\" in the target of "
+                               "\"idempotency_store\" \"%V\", it takes "
+                               "\"?db=NUMBER\"", &text, &redis->name);
+            return NGX_CONF_ERROR;
+        }
+
+        text.data += 3;
+        text.len -= 3;
+
+        if (ngx_idempotency_redis_url_database(cf, &text, redis)
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    p = ngx_pnalloc(cf->pool, sizeof("unix:") + name.len);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    u.url.data = p;
+    u.url.len = ngx_sprintf(p, "unix:%V%Z", &name) - p - 1;
+
+    if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "%s in the target of \"idempotency_store\" "
+                           "\"%V\"", u.err ? u.err : "no memory",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    redis->addrs = u.addrs;
+    redis->naddrs = u.naddrs;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_idempotency_redis_url_database(ngx_conf_t *cf, ngx_str_t *text,
+    ngx_idempotency_redis_t *redis)
+{
+    ngx_int_t  n;
+
+    n = ngx_atoi(text->data, text->len);
+
+    if (n == NGX_ERROR || n > NGX_IDEMPOTENCY_REDIS_DATABASE_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid database in the target of "
+                           "\"idempotency_store\" \"%V\", it must be a "
+                           "number, as in \"redis://host:6379/0\"",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    redis->database = n;
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_url_decode(ngx_pool_t *pool, ngx_str_t *from,
+    ngx_str_t *to)
+{
+    u_char     *p, *src, *last;
+    ngx_int_t   n;
+
+    p = ngx_pnalloc(pool, from->len + 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    to->data = p;
+
+    src = from->data;
+    last = src + from->len;
+
+    while (src < last) {
+
+        if (*src != '%') {
+            *p++ = *src++;
+            continue;
+        }
+
+        if (last - src < 3) {
+            return NGX_ERROR;
+        }
+
+        n = ngx_hextoi(src + 1, 2);
+
+        if (n == NGX_ERROR || n == 0) {
+            return NGX_ERROR;
+        }
+
+        *p++ = (u_char) n;
+        src += 3;
+    }
+
+    *p = '\0';
+    to->len = p - to->data;
+
+    return NGX_OK;
+}

@@ -1,0 +1,336 @@
+
+/*
+ * The store in Redis: what is asked again, and what goes on behind the
+ * requests until it has landed.
+ */
+
+
+#include "ngx_idempotency_redis_op.h"
+
+
+#define NGX_IDEMPOTENCY_REDIS_LATER_BYTES   (16 * 1024 * 1024)
+#define NGX_IDEMPOTENCY_REDIS_LATER_NUMBER  10000
+
+/* how often what could not be sent is looked at, milliseconds */
+#define NGX_IDEMPOTENCY_REDIS_LATER_CLAIM   50
+#define NGX_IDEMPOTENCY_REDIS_LATER_TICK    500
+
+/* sent at once */
+#define NGX_IDEMPOTENCY_REDIS_LATER_BATCH   256
+
+
+static ngx_idempotency_redis_op_t *ngx_idempotency_redis_later_copy(
+    ngx_idempotency_op_t *op, ngx_idempotency_op_e type);
+static size_t ngx_idempotency_redis_later_size(
+    ngx_idempotency_redis_op_t *rop);
+static void ngx_idempotency_redis_later_put(ngx_idempotency_redis_op_t *rop,
+    ngx_msec_t delay);
+static void ngx_idempotency_redis_later_tick(ngx_event_t *ev);
+static void ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx);
+
+
+void
+ngx_idempotency_redis_later_init(ngx_idempotency_redis_ctx_t *ctx)
+{
+    ngx_event_t              *ev;
+
+    static ngx_connection_t   dumb;
+
+    dumb.fd = (ngx_socket_t) -1;
+
+    ngx_queue_init(&ctx->later.queue);
+
+    ev = &ctx->later.timer;
+
+    ngx_memzero(ev, sizeof(ngx_event_t));
+
+    ev->handler = ngx_idempotency_redis_later_tick;
+    ev->data = &dumb;
+    ev->log = ngx_cycle->log;
+}
+
+
+void
+ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
+{
+    if (ctx->later.timer.timer_set) {
+        ngx_del_timer(&ctx->later.timer);
+    }
+
+    if (ctx->later.number) {
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" was not told what became of "
+                      "%ui requests, they are unknown",
+                      &ctx->store->name, ctx->later.number);
+    }
+}
+
+
+void
+ngx_idempotency_redis_later_again(ngx_idempotency_redis_op_t *rop)
+{
+    if (ngx_idempotency_redis_op_send(rop) == NGX_AGAIN) {
+        return;
+    }
+
+    ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_CLAIM);
+}
+
+
+void
+ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
+    ngx_idempotency_op_e type)
+{
+    size_t                          size;
+    ngx_idempotency_redis_op_t     *rop;
+    ngx_idempotency_redis_ctx_t    *ctx;
+    ngx_idempotency_redis_later_t  *later;
+
+    ctx = op->store->data;
+    later = &ctx->later;
+
+    rop = NULL;
+    size = ngx_idempotency_redis_later_size(op->own);
+
+    if (later->number < NGX_IDEMPOTENCY_REDIS_LATER_NUMBER
+        && later->bytes + size <= NGX_IDEMPOTENCY_REDIS_LATER_BYTES)
+    {
+        rop = ngx_idempotency_redis_later_copy(op, type);
+    }
+
+    if (rop == NULL) {
+
+        if (later->dropped++ == 0) {
+            ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                          "idempotency store \"%V\" is away and too much "
+                          "waits for it: further outcomes become unknown",
+                          &ctx->store->name);
+        }
+
+        return;
+    }
+
+    if (later->number++ == 0) {
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" did not take what became of a "
+                      "request, it is told again in the background",
+                      &ctx->store->name);
+    }
+
+    later->bytes += ngx_idempotency_redis_later_size(rop);
+
+    ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_TICK);
+}
+
+
+/* an operation of its own: the caller frees the one that failed */
+
+static ngx_idempotency_redis_op_t *
+ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
+    ngx_idempotency_op_e type)
+{
+    ngx_buf_t                      b;
+    ngx_chain_t                    cl;
+    ngx_idempotency_op_t          *copy;
+    ngx_idempotency_redis_op_t    *rop;
+
+    copy = ngx_idempotency_op_create(op->store, type);
+    if (copy == NULL) {
+        return NULL;
+    }
+
+    ngx_memcpy(copy->digest, op->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(copy->owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+    ngx_memcpy(copy->fingerprint, op->fingerprint,
+               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+
+    copy->lease = op->lease;
+    copy->ttl = op->ttl;
+    copy->tombstone = op->tombstone;
+    copy->status = op->status;
+
+    rop = op->own;
+
+    if (type == NGX_IDEMPOTENCY_COMPLETE && op->keep) {
+
+        /* what op points to may be gone, its arguments are not */
+
+        ngx_memzero(&b, sizeof(ngx_buf_t));
+
+        b.pos = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].data;
+        b.last = b.pos + rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
+
+        cl.buf = &b;
+        cl.next = NULL;
+
+        copy->keep = 1;
+        copy->head = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 2];
+        copy->body = &cl;
+        copy->body_len = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
+    }
+
+    rop = ngx_idempotency_redis_op_create(copy, NULL);
+
+    copy->body = NULL;
+    ngx_str_null(&copy->head);
+
+    if (rop == NULL) {
+        ngx_idempotency_op_drop(copy);
+        return NULL;
+    }
+
+    rop->later = 1;
+
+    return rop;
+}
+
+
+static size_t
+ngx_idempotency_redis_later_size(ngx_idempotency_redis_op_t *rop)
+{
+    size_t  size;
+
+    size = sizeof(ngx_idempotency_op_t) + sizeof(ngx_idempotency_redis_op_t);
+
+    if (rop->nargs == NGX_IDEMPOTENCY_REDIS_ARGS) {
+        size += rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len
+                + rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 2].len;
+    }
+
+    return size;
+}
+
+
+/*
+ * A quitting worker waits for claims, which have a deadline, but not for what
+ * has none.
+ */
+
+static void
+ngx_idempotency_redis_later_put(ngx_idempotency_redis_op_t *rop,
+    ngx_msec_t delay)
+{
+    ngx_event_t                  *ev;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+    ev = &ctx->later.timer;
+
+    ngx_queue_insert_tail(&ctx->later.queue, &rop->queue);
+
+    if (ev->timer_set) {
+
+        if (rop->later || !ev->cancelable) {
+            return;
+        }
+
+        ngx_del_timer(ev);
+    }
+
+    ev->cancelable = rop->later;
+
+    ngx_add_timer(ev, delay);
+}
+
+
+static void
+ngx_idempotency_redis_later_tick(ngx_event_t *ev)
+{
+    ngx_idempotency_redis_later_t  *later;
+
+    later = (ngx_idempotency_redis_later_t *)
+                ((u_char *) ev - offsetof(ngx_idempotency_redis_later_t,
+                                          timer));
+
+    ngx_idempotency_redis_later_look((ngx_idempotency_redis_ctx_t *)
+                ((u_char *) later - offsetof(ngx_idempotency_redis_ctx_t,
+                                             later)));
+}
+
+
+void
+ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx)
+{
+    ngx_idempotency_redis_later_look(ctx);
+}
+
+
+static void
+ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
+{
+    ngx_uint_t                   n;
+    ngx_queue_t                 *q, queue;
+    ngx_idempotency_redis_op_t  *rop;
+
+    if (ngx_queue_empty(&ctx->later.queue)) {
+        return;
+    }
+
+    /* whatever cannot be sent is put back */
+
+    ngx_queue_init(&queue);
+    ngx_queue_add(&queue, &ctx->later.queue);
+    ngx_queue_init(&ctx->later.queue);
+
+    n = 0;
+
+    while (!ngx_queue_empty(&queue)) {
+
+        q = ngx_queue_head(&queue);
+        ngx_queue_remove(q);
+
+        rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
+
+        if (!rop->later
+            && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) <= 0)
+        {
+            ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_TIMEOUT);
+            continue;
+        }
+
+        if (n < NGX_IDEMPOTENCY_REDIS_LATER_BATCH
+            && ngx_idempotency_redis_is_up(&ctx->redis)
+            && ngx_idempotency_redis_op_send(rop) == NGX_AGAIN)
+        {
+            n++;
+            ctx->later.retried++;
+            continue;
+        }
+
+        ngx_idempotency_redis_later_put(rop,
+                                        rop->later
+                                        ? NGX_IDEMPOTENCY_REDIS_LATER_TICK
+                                        : NGX_IDEMPOTENCY_REDIS_LATER_CLAIM);
+    }
+}
+
+
+void
+ngx_idempotency_redis_later_failed(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_TICK);
+}
+
+
+void
+ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_idempotency_redis_ctx_t    *ctx;
+    ngx_idempotency_redis_later_t  *later;
+
+    ctx = rop->op->store->data;
+    later = &ctx->later;
+
+    later->number--;
+    later->bytes -= ngx_idempotency_redis_later_size(rop);
+
+    if (later->number == 0) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" was told what had waited, "
+                      "%ui outcomes were dropped",
+                      &ctx->store->name, later->dropped);
+        later->dropped = 0;
+    }
+
+    ngx_idempotency_op_drop(rop->op);
+}

@@ -1,0 +1,468 @@
+
+/*
+ * The store in Redis: one operation, its command and its reply.
+ */
+
+
+#include "ngx_idempotency_redis_op.h"
+
+
+static ngx_int_t ngx_idempotency_redis_op_args(
+    ngx_idempotency_redis_op_t *rop, u_char *digest, u_char *owner,
+    u_char *fingerprint);
+static ngx_int_t ngx_idempotency_redis_op_answer(
+    ngx_idempotency_redis_op_t *rop);
+static void ngx_idempotency_redis_op_handler(
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop);
+static void ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
+    ngx_str_t *message);
+static ngx_int_t ngx_idempotency_redis_op_read(
+    ngx_idempotency_redis_op_t *rop, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_op_over(ngx_idempotency_redis_op_t *rop);
+
+
+ngx_idempotency_redis_op_t *
+ngx_idempotency_redis_op_create(ngx_idempotency_op_t *op,
+    ngx_idempotency_lease_t *lease)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    i;
+    ngx_idempotency_redis_op_t   *rop;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = op->store->data;
+
+    rop = ngx_pcalloc(op->pool, sizeof(ngx_idempotency_redis_op_t));
+    if (rop == NULL) {
+        return NULL;
+    }
+
+    i = op->type;
+
+    if (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed) {
+        i = NGX_IDEMPOTENCY_PURGE + 1;
+    }
+
+    rop->op = op;
+    rop->lease = lease;
+    rop->script = &ctx->scripts[i];
+
+    if (lease) {
+        rc = ngx_idempotency_redis_op_args(rop, lease->digest, lease->owner,
+                                           lease->fingerprint);
+
+    } else {
+        op->own = rop;
+
+        rc = ngx_idempotency_redis_op_args(rop, op->digest, op->owner,
+                                           op->fingerprint);
+    }
+
+    return rc == NGX_OK ? rop : NULL;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
+    u_char *owner, u_char *fingerprint)
+{
+    u_char                       *p, *last;
+    time_t                        keep;
+    uint64_t                      numbers[6];
+    ngx_str_t                    *arg;
+    ngx_uint_t                    i;
+    ngx_idempotency_op_t         *op;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    op = rop->op;
+    ctx = op->store->data;
+
+    keep = ngx_max(op->ttl, op->tombstone);
+    keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
+
+    numbers[0] = rop->lease ? rop->lease->lease : op->lease;
+    numbers[1] = rop->lease ? rop->lease->keep : keep;
+    numbers[2] = op->ttl;
+    numbers[3] = op->tombstone;
+    numbers[4] = op->flags;
+    numbers[5] = rop->lease ? rop->lease->fence : op->fence;
+
+    p = ngx_pnalloc(op->pool, ctx->prefix.len
+                              + 2 * NGX_IDEMPOTENCY_DIGEST_LEN
+                              + 7 * NGX_INT64_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    arg = rop->args;
+
+    ngx_str_set(arg, "EVALSHA");
+    arg++;
+
+    *arg++ = rop->script->sha;
+
+    ngx_str_set(arg, "1");
+    arg++;
+
+    last = ngx_cpymem(p, ctx->prefix.data, ctx->prefix.len);
+    last = ngx_hex_dump(last, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    arg->data = p;
+    arg->len = last - p;
+    arg++;
+
+    arg->data = owner;
+    arg->len = NGX_IDEMPOTENCY_OWNER_LEN;
+    arg++;
+
+    arg->data = fingerprint;
+    arg->len = NGX_IDEMPOTENCY_FINGERPRINT_LEN;
+    arg++;
+
+    for (i = 0; i < 6; i++) {
+        arg->data = last;
+        last = ngx_sprintf(last, "%uL", numbers[i]);
+        arg->len = last - arg->data;
+        arg++;
+    }
+
+    rop->nargs = arg - rop->args;
+
+    if (op->type != NGX_IDEMPOTENCY_COMPLETE
+        && !(op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))
+    {
+        return NGX_OK;
+    }
+
+    arg->data = last;
+    arg->len = ngx_sprintf(last, "%ui", op->status) - last;
+
+    return ngx_idempotency_redis_op_answer(rop);
+}
+
+
+/* the answer to keep may be gone when it has to be sent again */
+
+static ngx_int_t
+ngx_idempotency_redis_op_answer(ngx_idempotency_redis_op_t *rop)
+{
+    u_char                *p;
+    ngx_str_t             *arg;
+    ngx_chain_t           *cl;
+    ngx_idempotency_op_t  *op;
+
+    op = rop->op;
+    arg = &rop->args[rop->nargs + 1];
+
+    rop->nargs = NGX_IDEMPOTENCY_REDIS_ARGS;
+
+    if (!op->keep) {
+        ngx_str_set(&arg[0], "0");
+        ngx_str_set(&arg[1], "");
+        ngx_str_set(&arg[2], "");
+        return NGX_OK;
+    }
+
+    p = ngx_palloc(op->pool, op->head.len + op->body_len + 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&arg[0], "1");
+
+    arg[1].data = p;
+    arg[1].len = op->head.len;
+    p = ngx_cpymem(p, op->head.data, op->head.len);
+
+    arg[2].data = p;
+    arg[2].len = op->body_len;
+
+    for (cl = op->body; cl; cl = cl->next) {
+        p = ngx_cpymem(p, cl->buf->pos, cl->buf->last - cl->buf->pos);
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+
+    if (rop->eval) {
+        ngx_str_set(&rop->args[0], "EVAL");
+        rop->args[1] = rop->script->text;
+    }
+
+    rop->cmd.handler = ngx_idempotency_redis_op_handler;
+    rop->cmd.data = rop;
+    rop->cmd.error = NGX_IDEMPOTENCY_REDIS_FINE;
+
+    return ngx_idempotency_redis_send(&ctx->redis, rop->args, rop->nargs,
+                                      &rop->cmd);
+}
+
+
+static void
+ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                    message;
+    ngx_idempotency_redis_op_t  *rop;
+
+    rop = cmd->data;
+
+    if (reply == NULL) {
+        ngx_idempotency_redis_op_lost(rop);
+        return;
+    }
+
+    if (ngx_idempotency_redis_reply_type(reply)
+        == NGX_IDEMPOTENCY_REDIS_ERROR)
+    {
+        ngx_idempotency_redis_reply_string(reply, &message);
+
+        if (!rop->eval
+            && message.len >= 8
+            && ngx_strncmp(message.data, "NOSCRIPT", 8) == 0)
+        {
+            rop->eval = 1;
+
+            if (ngx_idempotency_redis_op_send(rop) != NGX_AGAIN) {
+                ngx_idempotency_redis_op_lost(rop);
+            }
+
+            return;
+        }
+
+        ngx_idempotency_redis_op_refused(rop, &message);
+        return;
+    }
+
+    if (ngx_idempotency_redis_op_read(rop, reply) != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" has a record that cannot be "
+                      "read", &rop->op->store->name);
+
+        ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_DAMAGED);
+        return;
+    }
+
+    ngx_idempotency_redis_op_over(rop);
+}
+
+
+/*
+ * No reply: it may have been executed or not.  The same question may be asked
+ * again, its owner is told the same.
+ */
+
+static void
+ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_idempotency_op_t     *op;
+    ngx_idempotency_error_e   error;
+
+    op = rop->op;
+
+    if (rop->later) {
+        ngx_idempotency_redis_later_failed(rop);
+        return;
+    }
+
+    /* a command that did not leave as a whole was not executed */
+
+    op->unsure |= rop->cmd.sent;
+
+    if (op->type == NGX_IDEMPOTENCY_CLAIM
+        && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) > 0)
+    {
+        ngx_idempotency_redis_later_again(rop);
+        return;
+    }
+
+    if (ngx_idempotency_redis_op_settles(op)) {
+        ngx_idempotency_redis_later_add(op, op->type);
+    }
+
+    switch (rop->cmd.error) {
+
+    case NGX_IDEMPOTENCY_REDIS_TIMEOUT:
+        error = NGX_IDEMPOTENCY_ERROR_TIMEOUT;
+        break;
+
+    case NGX_IDEMPOTENCY_REDIS_PROTOCOL:
+        error = NGX_IDEMPOTENCY_ERROR_PROTOCOL;
+        break;
+
+    default:
+        error = NGX_IDEMPOTENCY_ERROR_CONNECT;
+        break;
+    }
+
+    ngx_idempotency_redis_op_fail(rop, error);
+}
+
+
+/* the server has an opinion: nothing was changed */
+
+static void
+ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
+    ngx_str_t *message)
+{
+    size_t                        len;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+
+    /* the first word is the state: LOADING, READONLY, OOM, MISCONF, ... */
+
+    for (len = 0; len < message->len && message->data[len] != ' '; len++) {
+        /* void */
+    }
+
+    len = ngx_min(len, sizeof(ctx->refusal_name));
+
+    if (ctx->refusal.len != len
+        || ngx_strncmp(ctx->refusal_name, message->data, len) != 0)
+    {
+        ngx_memcpy(ctx->refusal_name, message->data, len);
+        ctx->refusal.data = ctx->refusal_name;
+        ctx->refusal.len = len;
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" refuses: \"%V\"",
+                      &ctx->store->name, message);
+    }
+
+    if (rop->later) {
+        ngx_idempotency_redis_later_failed(rop);
+        return;
+    }
+
+    if (ngx_idempotency_redis_op_settles(rop->op)) {
+        ngx_idempotency_redis_later_add(rop->op, rop->op->type);
+    }
+
+    ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_REFUSED);
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    int64_t                        result, now;
+    ngx_str_t                      value;
+    ngx_idempotency_op_t          *op;
+    ngx_idempotency_redis_ctx_t   *ctx;
+    ngx_idempotency_redis_reply_t *number, *time, *string;
+
+    op = rop->op;
+    ctx = op->store->data;
+
+    number = ngx_idempotency_redis_reply_element(reply, 0);
+    time = ngx_idempotency_redis_reply_element(reply, 1);
+    string = ngx_idempotency_redis_reply_element(reply, 2);
+
+    if (ngx_idempotency_redis_reply_elements(reply) != 3
+        || ngx_idempotency_redis_reply_type(number)
+           != NGX_IDEMPOTENCY_REDIS_INTEGER
+        || ngx_idempotency_redis_reply_type(time)
+           != NGX_IDEMPOTENCY_REDIS_INTEGER
+        || ngx_idempotency_redis_reply_type(string)
+           != NGX_IDEMPOTENCY_REDIS_STRING)
+    {
+        return NGX_ERROR;
+    }
+
+    result = ngx_idempotency_redis_reply_integer(number);
+    now = ngx_idempotency_redis_reply_integer(time);
+
+    if (result < NGX_IDEMPOTENCY_OK || result > NGX_IDEMPOTENCY_REFUSED) {
+        return NGX_ERROR;
+    }
+
+    if (ctx->refusal.len) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" no longer refuses",
+                      &ctx->store->name);
+        ctx->refusal.len = 0;
+    }
+
+    if (rop->lease) {
+        rop->lease->result = (ngx_idempotency_result_e) result;
+        return NGX_OK;
+    }
+
+    ngx_idempotency_redis_reply_string(string, &value);
+
+    if (value.len) {
+        value.data = ngx_pstrdup(op->pool, &value);
+        if (value.data == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    op->result = (ngx_idempotency_result_e) result;
+
+    return ngx_idempotency_record_decode(&value, now, &op->record);
+}
+
+
+void
+ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
+    ngx_idempotency_error_e error)
+{
+    rop->op->error = error;
+
+    ngx_idempotency_redis_op_over(rop);
+}
+
+
+static void
+ngx_idempotency_redis_op_over(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_uint_t            *pending;
+    ngx_idempotency_op_t  *op;
+
+    op = rop->op;
+
+    if (rop->later) {
+        ngx_idempotency_redis_later_landed(rop);
+        return;
+    }
+
+    if (rop->lease) {
+        pending = op->own;
+
+        if (--(*pending) == 0) {
+            ngx_idempotency_op_done(op);
+        }
+
+        return;
+    }
+
+    /* nobody will run what this claim was made for */
+
+    if (op->type == NGX_IDEMPOTENCY_CLAIM && op->detached
+        && (op->error != NGX_IDEMPOTENCY_ERROR_NONE
+            ? op->unsure : op->result == NGX_IDEMPOTENCY_GRANTED))
+    {
+        ngx_idempotency_redis_later_add(op, NGX_IDEMPOTENCY_RELEASE);
+    }
+
+    ngx_idempotency_op_done(op);
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_op_settles(ngx_idempotency_op_t *op)
+{
+    return op->type == NGX_IDEMPOTENCY_COMPLETE
+           || op->type == NGX_IDEMPOTENCY_RELEASE
+           || op->type == NGX_IDEMPOTENCY_MARK_UNKNOWN;
+}

@@ -1,0 +1,117 @@
+
+/*
+ * The store in Redis: what its files share.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_REDIS_OP_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_REDIS_OP_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include "ngx_idempotency_store.h"
+#include "ngx_idempotency_redis_conn.h"
+
+
+/* one for each operation, and a second one for resolve */
+#define NGX_IDEMPOTENCY_REDIS_SCRIPTS  (NGX_IDEMPOTENCY_PURGE + 2)
+#define NGX_IDEMPOTENCY_REDIS_ARGS     16
+
+
+typedef struct {
+    ngx_str_t                      text;
+    ngx_str_t                      sha;        /* in hex */
+} ngx_idempotency_redis_text_t;
+
+
+/*
+ * What waits for a connection: claims until their deadline, and what must
+ * not get lost for as long as the worker lives.
+ */
+
+typedef struct {
+    ngx_queue_t                    queue;      /* ngx_idempotency_redis_op_t */
+    ngx_event_t                    timer;
+    ngx_uint_t                     number;     /* without a deadline */
+    size_t                         bytes;      /* of these */
+    ngx_uint_t                     retried;
+    ngx_uint_t                     dropped;
+} ngx_idempotency_redis_later_t;
+
+
+typedef struct {
+    ngx_idempotency_redis_t        redis;
+    ngx_idempotency_store_t       *store;
+    ngx_str_t                      prefix;
+    ngx_idempotency_redis_text_t   scripts[NGX_IDEMPOTENCY_REDIS_SCRIPTS];
+    ngx_idempotency_redis_later_t  later;
+    ngx_idempotency_redis_cmd_t    info;       /* asks what server it is */
+    ngx_str_t                      refusal;    /* the last one logged */
+    u_char                         refusal_name[32];
+    unsigned                       asked:1;
+} ngx_idempotency_redis_ctx_t;
+
+
+/*
+ * What the store keeps of an operation, or of one lease of a renewal, to be
+ * able to ask again.
+ */
+
+typedef struct {
+    ngx_queue_t                    queue;      /* of later */
+    ngx_idempotency_redis_cmd_t    cmd;
+    ngx_idempotency_op_t          *op;
+    ngx_idempotency_lease_t       *lease;
+    ngx_idempotency_redis_text_t  *script;
+    ngx_str_t                      args[NGX_IDEMPOTENCY_REDIS_ARGS];
+    ngx_uint_t                     nargs;
+    ngx_msec_t                     deadline;   /* of a claim, all tries */
+
+    unsigned                       eval:1;     /* the script was not there */
+    unsigned                       later:1;    /* nobody waits for it */
+} ngx_idempotency_redis_op_t;
+
+
+/*
+ * What is needed to ask and to ask again, in op->pool; op->own is set, except
+ * for a lease.  NULL when memory is short.
+ */
+ngx_idempotency_redis_op_t *ngx_idempotency_redis_op_create(
+    ngx_idempotency_op_t *op, ngx_idempotency_lease_t *lease);
+
+/* Sends it, once more or for the first time.  NGX_AGAIN or NGX_ERROR. */
+ngx_int_t ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop);
+
+/* It failed for good: tells its caller. */
+void ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
+    ngx_idempotency_error_e error);
+
+/* Must it land, whether somebody waits for it or not? */
+ngx_uint_t ngx_idempotency_redis_op_settles(ngx_idempotency_op_t *op);
+
+
+/* Sets up a worker's queue. */
+void ngx_idempotency_redis_later_init(ngx_idempotency_redis_ctx_t *ctx);
+void ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx);
+
+/* A claim asks again as soon as it can, until its deadline. */
+void ngx_idempotency_redis_later_again(ngx_idempotency_redis_op_t *rop);
+
+/*
+ * A copy of the operation is sent until it lands, with the type given.  Within
+ * a bound on memory: beyond it the operation is dropped and counted.
+ */
+void ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
+    ngx_idempotency_op_e type);
+
+/* One of these copies has failed again, or is over. */
+void ngx_idempotency_redis_later_failed(ngx_idempotency_redis_op_t *rop);
+void ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop);
+
+/* A connection is up. */
+void ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx);
+
+
+#endif /* _NGX_IDEMPOTENCY_REDIS_OP_H_INCLUDED_ */
