@@ -7,6 +7,8 @@
 #   make unit       the table tests of the rules
 #   make debug      the module with directives for tests, in build/debug
 #   make install    copies the module to nginx's modules directory
+#   make test-asan  the test files with AddressSanitizer and UBSan
+#   make test-all   both
 #   make bench      CPU per request beside a bare proxy_pass
 #
 # CC=clang builds with another compiler, NGINX=FILE runs another nginx.
@@ -22,7 +24,7 @@ PORT      ?= 8080
 
 SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
 
-.PHONY: all debug clang run test lint unit install bench clean deps
+.PHONY: all debug clang run test lint unit install bench clean deps test-all test-asan
 
 all: $(BUILD)/$(MODULE)
 
@@ -61,8 +63,9 @@ clang: CC := clang
 clang: $(BUILD)/clang/$(MODULE)
 
 # What building needs, and what "make test" needs besides.
-PACKAGES      := nginx nginx-dev libssl-dev gcc
-TEST_PACKAGES := binutils clang curl libtest-base-perl perl procps python3
+PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
+TEST_PACKAGES := binutils clang curl libtest-base-perl perl procps python3 \
+                 redis-server
 
 deps:
 	@t/install $(PACKAGES)
@@ -70,6 +73,24 @@ deps:
 test: all debug $(BUILD)/unit/policy
 	@t/install $(TEST_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
+
+# Longer forms of the campaigns, and the same once more with sanitizers.
+test-all: test test-asan
+
+# nginx and the module with sanitizers; the files do not know the difference.
+ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
+
+$(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx | deps
+	@t/install $(ASAN_PACKAGES)
+	@echo "building build/asan/nginx"
+	@t/sanitized-nginx $(BUILD)/asan
+
+test-asan: $(BUILD)/asan/$(MODULE)
+	@t/install $(TEST_PACKAGES)
+	@ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=0 \
+	 UBSAN_OPTIONS=halt_on_error=1,print_stacktrace=1 \
+	 TEST_NGINX_BINARY=$(BUILD)/asan/nginx \
+	 TEST_NGINX_LOAD_MODULES=$< t/run $(or $(FILES),$(wildcard t/[0-9]*))
 
 lint: all debug
 	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)

@@ -22,6 +22,9 @@
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY  0
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT  1
 
+#define NGX_HTTP_IDEMPOTENCY_STORE_ERROR_REJECT  0
+#define NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS    1
+
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_HOLD   0
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY  1
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE  2
@@ -58,6 +61,7 @@ typedef struct {
     ngx_uint_t                         duplicate;
     ngx_uint_t                         unknown;
     ngx_str_t                          probe;          /* URI */
+    ngx_uint_t                         store_error;
     ngx_msec_t                         lease;
     time_t                             ttl;
     time_t                             tombstone;
@@ -180,6 +184,7 @@ typedef struct {
     size_t                             body_len;
     time_t                             ttl;    /* the upstream's word, or 0 */
 
+    unsigned                           passed:1;   /* without a claim */
     unsigned                           probed:1;   /* once is enough */
     unsigned                           probe_done:1;
     unsigned                           wrapped:1;  /* handler is ours ... */

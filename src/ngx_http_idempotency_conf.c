@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_idempotency_conf.h"
+#include "ngx_idempotency_redis.h"
 #include "ngx_idempotency_shm.h"
 
 
@@ -74,8 +75,7 @@ char *
 ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
-    ssize_t                   size;
-    ngx_str_t                *value, s;
+    ngx_str_t                *value;
     ngx_idempotency_store_t  *store;
 
     value = cf->args->elts;
@@ -84,33 +84,6 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
         || (value[1].len == 3 && ngx_strncmp(value[1].data, "off", 3) == 0))
     {
         return "needs a name for the store, and \"off\" is not a name";
-    }
-
-    if (value[2].len < 4 || ngx_strncmp(value[2].data, "shm:", 4) != 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid target \"%V\" in \"idempotency_store\", "
-                           "it must be \"shm:SIZE\", as in \"shm:10m\"",
-                           &value[2]);
-        return NGX_CONF_ERROR;
-    }
-
-    if (cf->args->nelts > 3) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"idempotency_store\" takes no parameter \"%V\" "
-                           "with the target \"shm:SIZE\"", &value[3]);
-        return NGX_CONF_ERROR;
-    }
-
-    s.data = value[2].data + 4;
-    s.len = value[2].len - 4;
-
-    size = ngx_parse_size(&s);
-
-    if (size == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid size \"%V\" in \"idempotency_store\", "
-                           "write it as in \"shm:10m\"", &s);
-        return NGX_CONF_ERROR;
     }
 
     store = ngx_http_idempotency_store_get(cf, &value[1]);
@@ -122,8 +95,23 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
         return "is duplicate: a store of this name is defined already";
     }
 
-    return ngx_idempotency_shm_create(cf, store, size,
-                                      &ngx_http_idempotency_module);
+    if (ngx_strncmp(value[2].data, "shm:", 4) == 0) {
+        return ngx_idempotency_shm_create(cf, store, &value[2],
+                                          cf->args->nelts - 2,
+                                          &ngx_http_idempotency_module);
+    }
+
+    if (ngx_idempotency_redis_is_target(&value[2])) {
+        return ngx_idempotency_redis_create(cf, store, &value[2],
+                                            cf->args->nelts - 2);
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid target \"%V\" in \"idempotency_store\", it "
+                       "must be \"shm:SIZE\", as in \"shm:10m\", or a URL "
+                       "that begins with \"redis\"", &value[2]);
+
+    return NGX_CONF_ERROR;
 }
 
 

@@ -25,6 +25,8 @@ extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_key;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_duplicate;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_lease;
 extern ngx_http_idempotency_conf_slot_t
+    ngx_http_idempotency_conf_store_error;
+extern ngx_http_idempotency_conf_slot_t
                                        ngx_http_idempotency_conf_max_response;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_log_level;
 

@@ -28,6 +28,13 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_duplicates[] = {
 };
 
 
+static ngx_conf_enum_t  ngx_http_idempotency_conf_store_errors[] = {
+    { ngx_string("reject"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR_REJECT },
+    { ngx_string("pass"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS },
+    { ngx_null_string, 0 }
+};
+
+
 static ngx_conf_enum_t  ngx_http_idempotency_conf_log_levels[] = {
     { ngx_string("info"), NGX_LOG_INFO },
     { ngx_string("notice"), NGX_LOG_NOTICE },
@@ -48,6 +55,13 @@ ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_duplicate = {
     ngx_conf_set_enum_slot,
     ngx_http_idempotency_conf_duplicates,
     "\"replay\" or \"reject\""
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_store_error = {
+    ngx_conf_set_enum_slot,
+    ngx_http_idempotency_conf_store_errors,
+    "\"reject\" or \"pass\""
 };
 
 

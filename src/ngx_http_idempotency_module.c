@@ -7,9 +7,10 @@
 #include "ngx_http_idempotency.h"
 #include "ngx_http_idempotency_conf.h"
 #include "ngx_http_idempotency_handler.h"
-#include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_capture.h"
 #include "ngx_http_idempotency_variables.h"
+#include "ngx_idempotency_redis.h"
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 #include "ngx_http_idempotency_exercise.h"
@@ -17,41 +18,13 @@
 
 
 static ngx_int_t ngx_http_idempotency_add_variables(ngx_conf_t *cf);
-static void *ngx_http_idempotency_create_main_conf(ngx_conf_t *cf);
-static void *ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf);
-static char *ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent,
-    void *child);
-static ngx_int_t ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *prev,
-    ngx_http_idempotency_loc_conf_t *conf);
-static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *prev,
-    ngx_http_idempotency_loc_conf_t *conf);
-static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *conf);
 static ngx_int_t ngx_http_idempotency_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_idempotency_init_process(ngx_cycle_t *cycle);
+static void ngx_http_idempotency_exit_process(ngx_cycle_t *cycle);
 
 
 #define NGX_HTTP_IDEMPOTENCY_ANY_CONF                                         \
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
-
-
-static ngx_str_t  ngx_http_idempotency_final[] = {
-    ngx_string("200-499"),
-    ngx_string("500"),
-    ngx_string("501")
-};
-
-
-static ngx_str_t  ngx_http_idempotency_retryable[] = {
-    ngx_string("401"),
-    ngx_string("403"),
-    ngx_string("407"),
-    ngx_string("408"),
-    ngx_string("425"),
-    ngx_string("429"),
-    ngx_string("503")
-};
 
 
 static ngx_command_t  ngx_http_idempotency_commands[] = {
@@ -132,6 +105,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
+
+    { ngx_string("idempotency_store_error"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, store_error),
+      &ngx_http_idempotency_conf_store_error },
 
     { ngx_string("idempotency_lease"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
@@ -233,10 +213,10 @@ ngx_module_t  ngx_http_idempotency_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     NULL,                                  /* init module */
-    NULL,                                  /* init process */
+    ngx_http_idempotency_init_process,     /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    NULL,                                  /* exit process */
+    ngx_http_idempotency_exit_process,     /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -249,269 +229,16 @@ ngx_http_idempotency_add_variables(ngx_conf_t *cf)
 }
 
 
-static void *
-ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
-{
-    ngx_http_idempotency_main_conf_t  *imcf;
-
-    imcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_main_conf_t));
-    if (imcf == NULL) {
-        return NULL;
-    }
-
-    if (ngx_array_init(&imcf->stores, cf->pool, 4,
-                       sizeof(ngx_idempotency_store_t *))
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    return imcf;
-}
-
-
-static void *
-ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
-{
-    ngx_http_idempotency_loc_conf_t  *conf;
-
-    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_loc_conf_t));
-    if (conf == NULL) {
-        return NULL;
-    }
-
-    /*
-     * set by ngx_pcalloc():
-     *
-     *     conf->key = NULL;
-     *     conf->key_header = { 0, NULL };
-     *     conf->source = NULL;
-     *     conf->scope = NULL;
-     *     conf->methods = 0;
-     *     conf->fingerprint_with = NULL;
-     *     conf->probe = { 0, NULL };
-     *     conf->describedby = { 0, NULL };
-     */
-
-    conf->store = NGX_CONF_UNSET_PTR;
-    conf->required = NGX_CONF_UNSET;
-    conf->max_key = NGX_CONF_UNSET;
-    conf->fingerprint = NGX_CONF_UNSET_UINT;
-    conf->duplicate = NGX_CONF_UNSET_UINT;
-    conf->unknown = NGX_CONF_UNSET_UINT;
-    conf->lease = NGX_CONF_UNSET_MSEC;
-    conf->ttl = NGX_CONF_UNSET;
-    conf->tombstone = NGX_CONF_UNSET;
-    conf->final = NGX_CONF_UNSET_PTR;
-    conf->retryable = NGX_CONF_UNSET_PTR;
-    conf->max_response = NGX_CONF_UNSET_SIZE;
-    conf->hide_headers = NGX_CONF_UNSET_PTR;
-    conf->log_level = NGX_CONF_UNSET_UINT;
-
-    return conf;
-}
-
-
-static char *
-ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
-{
-    ngx_http_idempotency_loc_conf_t *prev = parent;
-    ngx_http_idempotency_loc_conf_t *conf = child;
-
-    ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
-
-    if (ngx_http_idempotency_merge_identity(cf, prev, conf) != NGX_OK
-        || ngx_http_idempotency_merge_answer(cf, prev, conf) != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_conf_merge_uint_value(conf->log_level, prev->log_level,
-                              NGX_LOG_NOTICE);
-
-#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
-    if (conf->failpoint == NULL) {
-        conf->failpoint = prev->failpoint;
-    }
-#endif
-
-    if (conf->store == NULL) {
-        return NGX_CONF_OK;
-    }
-
-    return ngx_http_idempotency_check_location(cf, conf);
-}
-
-
-/* which request it is */
-
-static ngx_int_t
-ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *prev,
-    ngx_http_idempotency_loc_conf_t *conf)
-{
-    if (conf->key == NULL) {
-        conf->key = prev->key;
-        conf->key_header = prev->key_header;
-    }
-
-    if (conf->key == NULL) {
-        conf->key = ngx_http_idempotency_conf_value(cf,
-                                                    "$http_idempotency_key");
-        ngx_str_set(&conf->key_header, "idempotency_key");
-    }
-
-    if (conf->source == NULL) {
-        conf->source = prev->source;
-    }
-
-    if (conf->scope == NULL) {
-        conf->scope = prev->scope;
-    }
-
-    if (conf->scope == NULL) {
-        conf->scope = ngx_http_idempotency_conf_value(cf,
-                                                      "$request_method $uri");
-    }
-
-    if (conf->methods == 0) {
-        conf->methods = prev->methods ? prev->methods
-                                      : (NGX_HTTP_POST|NGX_HTTP_PATCH);
-    }
-
-    ngx_conf_merge_value(conf->required, prev->required, 1);
-    ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
-
-    if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
-        conf->fingerprint = prev->fingerprint;
-        conf->fingerprint_with = prev->fingerprint_with;
-    }
-
-    ngx_conf_init_uint_value(conf->fingerprint,
-                             NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW);
-
-    if (conf->fingerprint_with == NULL) {
-        conf->fingerprint_with = ngx_http_idempotency_conf_value(cf,
-                                                            "$is_args$args");
-    }
-
-    if (conf->key == NULL
-        || conf->scope == NULL
-        || conf->fingerprint_with == NULL)
-    {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-/* what happens to its answer and to duplicates */
-
-static ngx_int_t
-ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *prev,
-    ngx_http_idempotency_loc_conf_t *conf)
-{
-    ngx_str_t  *name;
-
-    ngx_conf_merge_uint_value(conf->duplicate, prev->duplicate,
-                              NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY);
-
-    if (conf->unknown == NGX_CONF_UNSET_UINT) {
-        conf->unknown = prev->unknown;
-        conf->probe = prev->probe;
-    }
-
-    ngx_conf_init_uint_value(conf->unknown,
-                             NGX_HTTP_IDEMPOTENCY_UNKNOWN_HOLD);
-
-    ngx_conf_merge_msec_value(conf->lease, prev->lease, 30000);
-    ngx_conf_merge_sec_value(conf->tombstone, prev->tombstone, 0);
-    ngx_conf_merge_sec_value(conf->ttl, prev->ttl, 24 * 3600);
-    ngx_conf_merge_size_value(conf->max_response, prev->max_response,
-                              1024 * 1024);
-    ngx_conf_merge_str_value(conf->describedby, prev->describedby, "");
-
-    ngx_conf_merge_ptr_value(conf->final, prev->final, NULL);
-
-    if (conf->final == NULL) {
-        conf->final = ngx_http_idempotency_conf_status_list(cf,
-                          ngx_http_idempotency_final,
-                          sizeof(ngx_http_idempotency_final)
-                          / sizeof(ngx_str_t));
-    }
-
-    ngx_conf_merge_ptr_value(conf->retryable, prev->retryable, NULL);
-
-    if (conf->retryable == NULL) {
-        conf->retryable = ngx_http_idempotency_conf_status_list(cf,
-                              ngx_http_idempotency_retryable,
-                              sizeof(ngx_http_idempotency_retryable)
-                              / sizeof(ngx_str_t));
-    }
-
-    ngx_conf_merge_ptr_value(conf->hide_headers, prev->hide_headers, NULL);
-
-    if (conf->hide_headers == NULL) {
-        conf->hide_headers = ngx_array_create(cf->pool, 1, sizeof(ngx_str_t));
-        if (conf->hide_headers == NULL) {
-            return NGX_ERROR;
-        }
-
-        name = ngx_array_push(conf->hide_headers);
-        if (name == NULL) {
-            return NGX_ERROR;
-        }
-
-        ngx_str_set(name, "Set-Cookie");
-    }
-
-    if (conf->final == NULL || conf->retryable == NULL) {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-static char *
-ngx_http_idempotency_check_location(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *conf)
-{
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (clcf->name.len == 0 && !clcf->noname) {
-
-        /* a server: its locations may still say what is missing here */
-
-        return NGX_CONF_OK;
-    }
-
-    if (conf->source == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"idempotency\" is on in location \"%V\" without "
-                      "\"idempotency_source\": name what tells one client "
-                      "from another, as in "
-                      "\"idempotency_source $http_authorization;\"",
-                      &clcf->name);
-        return NGX_CONF_ERROR;
-    }
-
-    return ngx_http_idempotency_upstream_check(cf, clcf);
-}
-
-
 static ngx_int_t
 ngx_http_idempotency_init(ngx_conf_t *cf)
 {
     ngx_uint_t                          i;
     ngx_idempotency_store_t           **stores;
+    ngx_http_core_loc_conf_t           *clcf;
     ngx_http_idempotency_main_conf_t   *imcf;
 
     imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     stores = imcf->stores.elts;
 
@@ -525,6 +252,13 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
                           stores[i]->line, &stores[i]->name);
             return NGX_ERROR;
         }
+
+        /* http{} has one with no servers if it has none */
+
+        if (clcf->resolver && clcf->resolver->connections.nelts) {
+            ngx_idempotency_redis_resolver(stores[i], clcf->resolver,
+                                           clcf->resolver_timeout);
+        }
     }
 
     if (imcf->stores.nelts == 0) {
@@ -534,4 +268,59 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
     ngx_http_idempotency_capture_init();
 
     return ngx_http_idempotency_handler_init(cf);
+}
+
+
+/* runs in the cache manager as well, which serves no requests */
+
+static ngx_int_t
+ngx_http_idempotency_init_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                          i;
+    ngx_idempotency_store_t           **stores;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_idempotency_module);
+    if (imcf == NULL) {
+        return NGX_OK;
+    }
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        if (stores[i]->start && stores[i]->start(stores[i]) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_idempotency_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                          i;
+    ngx_idempotency_store_t           **stores;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_idempotency_module);
+    if (imcf == NULL) {
+        return;
+    }
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        if (stores[i]->stop) {
+            stores[i]->stop(stores[i]);
+        }
+    }
 }

@@ -151,6 +151,20 @@ ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
 }
 
 
+void
+ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_http_idempotency_context_op(ctx, NGX_IDEMPOTENCY_RELEASE);
+
+    if (op) {
+        op->handler = NULL;
+        (void) ngx_idempotency_op_submit(op);
+    }
+}
+
+
 static void
 ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
 {

@@ -39,5 +39,11 @@ ngx_int_t ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx);
 /* The claim was granted: holds its lease until the request is settled. */
 void ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx);
 
+/*
+ * The claim failed and may have worked all the same: it is released behind
+ * the request, however long that takes.
+ */
+void ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx);
+
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_CONTEXT_H_INCLUDED_ */

@@ -39,6 +39,8 @@ static ngx_int_t ngx_http_idempotency_handler_owner(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_act(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_unavailable(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_own(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_duplicate(ngx_http_request_t *r,
@@ -402,8 +404,7 @@ ngx_http_idempotency_handler_act(ngx_http_request_t *r,
     op = ctx->op;
 
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
-        return ngx_http_idempotency_problem(r, ctx,
-                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+        return ngx_http_idempotency_handler_unavailable(r, ctx);
     }
 
     ctx->fence = op->record.fence;
@@ -430,6 +431,45 @@ ngx_http_idempotency_handler_act(ngx_http_request_t *r,
     return op->type == NGX_IDEMPOTENCY_PROBE
            ? ngx_http_idempotency_handler_ask(r, ctx)
            : ngx_http_idempotency_handler_own(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_handler_unavailable(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ctx->op;
+
+    if (ctx->conf->store_error == NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS
+        && op->type == NGX_IDEMPOTENCY_CLAIM
+        && ngx_http_idempotency_policy_may_pass(op->error))
+    {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "idempotency store \"%V\" is unavailable, a request "
+                      "passes unprotected", &op->store->name);
+
+        /* it keeps its owner: its answer is stored if that can be done */
+
+        ctx->passed = 1;
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
+        ctx->result = NGX_HTTP_IDEMPOTENCY_STORE_ERROR;
+
+        ngx_http_idempotency_upstream_wrap(r, ctx);
+
+        return NGX_DECLINED;
+    }
+
+    if (op->type == NGX_IDEMPOTENCY_CLAIM && op->unsure) {
+
+        /* it may be ours all the same, and nothing will be sent */
+
+        ngx_http_idempotency_context_take_back(ctx);
+    }
+
+    return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
 }
 
 

@@ -131,6 +131,15 @@ ngx_http_idempotency_policy_probe(ngx_uint_t status)
 
 
 ngx_uint_t
+ngx_http_idempotency_policy_may_pass(ngx_idempotency_error_e error)
+{
+    return error == NGX_IDEMPOTENCY_ERROR_CONNECT
+           || error == NGX_IDEMPOTENCY_ERROR_TIMEOUT
+           || error == NGX_IDEMPOTENCY_ERROR_REFUSED;
+}
+
+
+ngx_uint_t
 ngx_http_idempotency_policy_second_run(off_t sent, ngx_uint_t method,
     ngx_uint_t own_redirect)
 {

@@ -81,6 +81,14 @@ ngx_idempotency_op_e ngx_http_idempotency_policy_outcome(
 ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_probe(
     ngx_uint_t status);
 
+/*
+ * The store has failed.  May a request pass without it, if the location says
+ * so?  Only if it could not be reached: not for a record that is there and
+ * cannot be read, nor for a store that is full.
+ */
+ngx_uint_t ngx_http_idempotency_policy_may_pass(
+    ngx_idempotency_error_e error);
+
 /* May a content handler run again for the same claim? */
 ngx_uint_t ngx_http_idempotency_policy_second_run(off_t sent,
     ngx_uint_t method, ngx_uint_t own_redirect);

@@ -121,7 +121,7 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
 
     ngx_http_idempotency_failpoint(ctx, "before_forward");
 
-    if (ngx_idempotency_lease_check(&ctx->held) != NGX_OK) {
+    if (!ctx->passed && ngx_idempotency_lease_check(&ctx->held) != NGX_OK) {
         return ngx_http_idempotency_upstream_lost(r);
     }
 
@@ -256,7 +256,7 @@ ngx_http_idempotency_upstream_get_peer(ngx_peer_connection_t *pc, void *data)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ngx_idempotency_lease_check(&ctx->held) != NGX_OK) {
+    if (!ctx->passed && ngx_idempotency_lease_check(&ctx->held) != NGX_OK) {
         (void) ngx_http_idempotency_upstream_lost(r);
         return NGX_BUSY;
     }

@@ -50,10 +50,31 @@ static ngx_int_t ngx_idempotency_shm_purge(ngx_idempotency_shm_ctx_t *ctx,
 
 char *
 ngx_idempotency_shm_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
-    size_t size, void *tag)
+    ngx_str_t *args, ngx_uint_t n, void *tag)
 {
+    size_t                      size;
+    ngx_str_t                   s;
     ngx_shm_zone_t             *shm_zone;
     ngx_idempotency_shm_ctx_t  *ctx;
+
+    if (n > 1) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" takes no parameter \"%V\" "
+                           "with the target \"shm:SIZE\"", &args[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    s.data = args[0].data + 4;
+    s.len = args[0].len - 4;
+
+    size = ngx_parse_size(&s);
+
+    if (size == (size_t) NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid size \"%V\" in \"idempotency_store\", "
+                           "write it as in \"shm:10m\"", &s);
+        return NGX_CONF_ERROR;
+    }
 
     if (size < NGX_IDEMPOTENCY_SHM_MIN_PAGES * ngx_pagesize) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

@@ -14,13 +14,14 @@
 
 
 /*
- * Makes "store" an embedded one of "size" bytes; its zone carries the store's
- * name.  "tag" is the module, as for ngx_shared_memory_add().  Returns a
- * configuration error string, or NULL.  A zone that is live with another size
- * is refused: a reload would empty it.
+ * Makes "store" an embedded one; args are "shm:SIZE" and nothing else.  Its
+ * zone carries the store's name; "tag" is the module, as for
+ * ngx_shared_memory_add().  Returns NGX_CONF_OK, or NGX_CONF_ERROR after
+ * having logged why.  A zone that is live with another size is refused: a
+ * reload would empty it.
  */
 char *ngx_idempotency_shm_create(ngx_conf_t *cf,
-    ngx_idempotency_store_t *store, size_t size, void *tag);
+    ngx_idempotency_store_t *store, ngx_str_t *args, ngx_uint_t n, void *tag);
 
 
 #endif /* _NGX_IDEMPOTENCY_SHM_H_INCLUDED_ */
