@@ -192,6 +192,27 @@ ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis, ngx_str_t *args,
 }
 
 
+void
+ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    for (i = 0; i < redis->connections; i++) {
+        conn = &redis->conns[i];
+
+        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+            ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_PROTOCOL, 0,
+                                     "broke the protocol: %s",
+                                     "a reply to another command");
+            ngx_idempotency_redis_conn_lost(conn,
+                                     NGX_IDEMPOTENCY_REDIS_CONNECT);
+        }
+    }
+}
+
+
 ngx_uint_t
 ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis)
 {

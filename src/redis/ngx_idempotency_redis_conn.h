@@ -128,6 +128,12 @@ void ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis);
 ngx_int_t ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
     ngx_str_t *args, ngx_uint_t n, ngx_idempotency_redis_cmd_t *cmd);
 
+/*
+ * A reply made no sense to who had asked: replies may be out of step, so all
+ * connections are closed and made anew.  May be called from a handler.
+ */
+void ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis);
+
 /* Is a connection up? */
 ngx_uint_t ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis);
 

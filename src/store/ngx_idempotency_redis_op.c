@@ -210,8 +210,9 @@ static void
 ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_str_t                    message;
-    ngx_idempotency_redis_op_t  *rop;
+    ngx_str_t                     message;
+    ngx_idempotency_redis_op_t   *rop;
+    ngx_idempotency_redis_ctx_t  *ctx;
 
     rop = cmd->data;
 
@@ -242,16 +243,32 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
         return;
     }
 
-    if (ngx_idempotency_redis_op_read(rop, reply) != NGX_OK) {
+    switch (ngx_idempotency_redis_op_read(rop, reply)) {
+
+    case NGX_OK:
+        ngx_idempotency_redis_op_over(rop);
+        return;
+
+    case NGX_DECLINED:
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\" has a record that cannot be "
                       "read", &rop->op->store->name);
 
         ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_DAMAGED);
         return;
-    }
 
-    ngx_idempotency_redis_op_over(rop);
+    default: /* NGX_ERROR */
+
+        /* no reply on these connections can be trusted any more */
+
+        ctx = rop->op->store->data;
+
+        rop->cmd.error = NGX_IDEMPOTENCY_REDIS_PROTOCOL;
+
+        ngx_idempotency_redis_distrust(&ctx->redis);
+        ngx_idempotency_redis_op_lost(rop);
+        return;
+    }
 }
 
 
@@ -351,38 +368,47 @@ ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
 }
 
 
+/*
+ * NGX_DECLINED: what is stored cannot be read.  NGX_ERROR: this is not the
+ * reply to what was asked.
+ */
+
 static ngx_int_t
 ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
     ngx_idempotency_redis_reply_t *reply)
 {
     int64_t                        result, now;
-    ngx_str_t                      value;
+    ngx_str_t                      value, owner;
     ngx_idempotency_op_t          *op;
     ngx_idempotency_redis_ctx_t   *ctx;
-    ngx_idempotency_redis_reply_t *number, *time, *string;
+    ngx_idempotency_redis_reply_t *number, *time, *record;
 
     op = rop->op;
     ctx = op->store->data;
 
     number = ngx_idempotency_redis_reply_element(reply, 0);
     time = ngx_idempotency_redis_reply_element(reply, 1);
-    string = ngx_idempotency_redis_reply_element(reply, 2);
+    record = ngx_idempotency_redis_reply_element(reply, 2);
 
-    if (ngx_idempotency_redis_reply_elements(reply) != 3
+    if (ngx_idempotency_redis_reply_elements(reply) != 4
         || ngx_idempotency_redis_reply_type(number)
            != NGX_IDEMPOTENCY_REDIS_INTEGER
         || ngx_idempotency_redis_reply_type(time)
            != NGX_IDEMPOTENCY_REDIS_INTEGER
-        || ngx_idempotency_redis_reply_type(string)
+        || ngx_idempotency_redis_reply_type(record)
            != NGX_IDEMPOTENCY_REDIS_STRING)
     {
         return NGX_ERROR;
     }
 
-    result = ngx_idempotency_redis_reply_integer(number);
-    now = ngx_idempotency_redis_reply_integer(time);
+    ngx_idempotency_redis_reply_string(
+                     ngx_idempotency_redis_reply_element(reply, 3), &owner);
 
-    if (result < NGX_IDEMPOTENCY_OK || result > NGX_IDEMPOTENCY_REFUSED) {
+    if (owner.len != NGX_IDEMPOTENCY_OWNER_LEN
+        || ngx_memcmp(owner.data, rop->lease ? rop->lease->owner : op->owner,
+                      NGX_IDEMPOTENCY_OWNER_LEN)
+           != 0)
+    {
         return NGX_ERROR;
     }
 
@@ -393,21 +419,28 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
         ctx->refusal.len = 0;
     }
 
+    result = ngx_idempotency_redis_reply_integer(number);
+    now = ngx_idempotency_redis_reply_integer(time);
+
+    if (result < NGX_IDEMPOTENCY_OK || result > NGX_IDEMPOTENCY_REFUSED) {
+        return NGX_DECLINED;
+    }
+
     if (rop->lease) {
         rop->lease->result = (ngx_idempotency_result_e) result;
         return NGX_OK;
     }
 
-    ngx_idempotency_redis_reply_string(string, &value);
+    op->result = (ngx_idempotency_result_e) result;
+
+    ngx_idempotency_redis_reply_string(record, &value);
 
     if (value.len) {
         value.data = ngx_pstrdup(op->pool, &value);
         if (value.data == NULL) {
-            return NGX_ERROR;
+            return NGX_DECLINED;
         }
     }
-
-    op->result = (ngx_idempotency_result_e) result;
 
     return ngx_idempotency_record_decode(&value, now, &op->record);
 }

@@ -30,7 +30,9 @@ static char  ngx_idempotency_redis_script_begin[] =
     "local v = redis.call('GET', KEYS[1])\n"
     "local r, st\n"
     "if v then\n"
-    "  if #v < H or string.byte(v, 1) ~= 1 then return {9, now, v} end\n"
+    "  if #v < H or string.byte(v, 1) ~= 1 then\n"
+    "    return {9, now, '', ARGV[1]}\n"
+    "  end\n"
     "  r = {}\n"
     "  r.version, r.state, r.kept, r.x, r.status, r.y, r.owner, r.fp,\n"
     "  r.fence, r.lease, r.until_, r.created, r.attempts, r.keep, r.tomb,\n"
@@ -90,9 +92,11 @@ static char  ngx_idempotency_redis_script_begin[] =
     "  else save() end\n"
     "end\n"
     "local function answer(result, whole)\n"
-    "  if not r then return {result, now, ''} end\n"
-    "  if whole and st == 4 then return {result, now, v} end\n"
-    "  return {result, now, string.sub(v, 1, H)}\n"
+    "  local value = ''\n"
+    "  if r then\n"
+    "    value = whole and st == 4 and v or string.sub(v, 1, H)\n"
+    "  end\n"
+    "  return {result, now, value, ARGV[1]}\n"
     "end\n";
 
 
