@@ -34,6 +34,9 @@ load_module %(module)s;
 worker_processes %(workers)d;
 error_log %(root)s/error.log %(level)s;
 pid %(root)s/nginx.pid;
+# for a binary upgrade
+env ASAN_OPTIONS;
+env UBSAN_OPTIONS;
 %(main)s
 events { worker_connections 2048; }
 http {
@@ -85,6 +88,7 @@ class Gateway:
                  main='', workers=1, level='info', size='8m'):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.root = tempfile.mkdtemp(prefix='gateway-', dir=TOP + '/build')
+        os.mkdir(self.root + '/logs')     # where nginx logs until it reads
         self.port = free_port()
         self.h2 = free_port()
         self.log_file = self.root + '/error.log'
