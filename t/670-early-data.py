@@ -5,19 +5,23 @@ request after the handshake runs.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import (Answer, Gateway, Ledger, executed, finish,  # noqa: E402
-                     free_port, ok, same)
-from gateway import TOP  # noqa: E402
+from gateway import (TOP, Answer, Gateway, Ledger, executed,  # noqa: E402
+                     finish, free_port, ok, same)
 
 up = Ledger()
 port = free_port()
 
 os.makedirs(TOP + '/build', exist_ok=True)
 cert = TOP + '/build/early-data.pem'
+if not shutil.which('openssl'):
+    print('1..0 # SKIP there is no openssl')
+    sys.exit(0)
+
 made = subprocess.run(
     ['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days',
      '2', '-subj', '/CN=gateway', '-keyout', cert, '-out', cert + '.crt'],
