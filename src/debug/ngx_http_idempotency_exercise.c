@@ -32,6 +32,8 @@ static void ngx_http_idempotency_exercise_digest(ngx_str_t *key,
     u_char *digest);
 static ngx_int_t ngx_http_idempotency_exercise_fence(ngx_http_request_t *r,
     ngx_idempotency_op_t *op);
+static void ngx_http_idempotency_exercise_fetched(
+    ngx_idempotency_op_t *fetch);
 static ngx_int_t ngx_http_idempotency_exercise_answer(ngx_http_request_t *r,
     ngx_idempotency_op_t *op);
 static ngx_int_t ngx_http_idempotency_exercise_leases(ngx_http_request_t *r,
@@ -162,13 +164,20 @@ ngx_http_idempotency_exercise_run(ngx_http_request_t *r,
     op->data = r;
 
     if (ngx_http_idempotency_exercise_answer(r, op) != NGX_OK
-        || ngx_http_idempotency_exercise_leases(r, op) != NGX_OK
-        || ngx_http_idempotency_exercise_fence(r, op) != NGX_OK)
+        || ngx_http_idempotency_exercise_leases(r, op) != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_idempotency_exercise_submit(r, op);
+    rc = ngx_http_idempotency_exercise_fence(r, op);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_idempotency_exercise_submit(r, op);
+    }
 
     if (rc == NGX_AGAIN) {
         r->main->count++;
@@ -343,7 +352,14 @@ ngx_http_idempotency_exercise_fence(ngx_http_request_t *r,
 
     ngx_memcpy(fetch->digest, op->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
 
+    fetch->handler = ngx_http_idempotency_exercise_fetched;
+    fetch->data = op;
+
     rc = ngx_idempotency_op_submit(fetch);
+
+    if (rc == NGX_AGAIN) {
+        return NGX_AGAIN;
+    }
 
     if (rc == NGX_OK) {
         op->fence = fetch->record.fence;
@@ -352,6 +368,31 @@ ngx_http_idempotency_exercise_fence(ngx_http_request_t *r,
     ngx_idempotency_op_drop(fetch);
 
     return rc;
+}
+
+
+static void
+ngx_http_idempotency_exercise_fetched(ngx_idempotency_op_t *fetch)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    op = fetch->data;
+
+    rc = NGX_ERROR;
+    op->error = fetch->error;
+    op->fence = fetch->record.fence;
+
+    fetch->pending = 0;
+    ngx_idempotency_op_drop(fetch);
+
+    if (op->error == NGX_IDEMPOTENCY_ERROR_NONE) {
+        rc = ngx_http_idempotency_exercise_submit(op->data, op);
+    }
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_idempotency_exercise_done(op);
+    }
 }
 
 

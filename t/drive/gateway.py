@@ -28,6 +28,9 @@ from shm import (MODULE, NGINX, TOP, finish, free_port, ok,  # noqa: E402,F401
                  same)
 from ledger import Ledger, filler  # noqa: E402,F401
 
+# the second run of the tests is on Redis: see t/with-redis
+REDIS = os.environ.get('TEST_NGINX_STORE')
+
 CONF = '''
 load_module %(module)s;
 %(user)s
@@ -48,7 +51,7 @@ http {
     scgi_temp_path %(root)s/t5;
     client_max_body_size 10m;
 
-    idempotency_store main shm:%(size)s;
+    idempotency_store main %(store)s;
     idempotency_source somebody;
     idempotency_failpoint $http_x_fail;
 
@@ -85,7 +88,8 @@ http {
 
 class Gateway:
     def __init__(self, up, locations='', http='', server='', default='',
-                 main='', workers=1, level='info', size='8m'):
+                 main='', workers=1, level='info', size='8m',
+                 store=None):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.root = tempfile.mkdtemp(prefix='gateway-', dir=TOP + '/build')
         os.mkdir(self.root + '/logs')     # where nginx logs until it reads
@@ -95,9 +99,10 @@ class Gateway:
         self.expected = []        # [alert] and [crit] that were provoked
         self.conf = dict(module=MODULE, root=self.root, port=self.port,
                          h2=self.h2, up=up.port,
+                         store=store or self.default_store(size),
                          locations=locations, http=http,
                          server=server, default=default, main=main,
-                         workers=workers, level=level, size=size,
+                         workers=workers, level=level,
                          user='user root;' if os.getuid() == 0 else '')
         self.up = up
         self.write()
@@ -107,6 +112,11 @@ class Gateway:
             sys.exit(1)
         atexit.register(self.stop)
         self.wait_port()
+
+    def default_store(self, size):
+        if REDIS is None:
+            return 'shm:' + size
+        return '%s prefix=%s:' % (REDIS, os.path.basename(self.root))
 
     def write(self, **changes):
         self.conf.update(changes)

@@ -1,4 +1,4 @@
-# The embedded store moves a record only on behalf of its owner, or of an
+# A store moves a record only on behalf of its owner, or of an
 # operator who names the fence: every operation in every state that matters,
 # through the debug endpoint.  Each block uses a key of its own.
 
@@ -21,6 +21,15 @@ add_block_preprocessor(sub {
 
     if (!defined $block->no_error_log && !defined $block->error_log) {
         $block->set_value('no_error_log', "[alert]\n[crit]\n[error]");
+    }
+
+    # nobody moves the clock of Redis, or counts what it has
+    my $request = $block->request;
+
+    if ($ENV{TEST_NGINX_STORE}
+        && grep { /after=|op=info/ } ref $request ? @$request : $request)
+    {
+        $block->set_value('skip_eval', '1: 1');
     }
 });
 
@@ -430,11 +439,12 @@ __DATA__
 
 === TEST 28: the fence of a key only grows, also when the clock does not
 --- request eval
-["GET /s?op=complete&key=t28far&owner=A&fence=9000000000000000&keep=0",
- "GET /s?op=claim&key=t28&owner=A", "GET /s?op=release&key=t28&owner=A",
- "GET /s?op=claim&key=t28&owner=B"]
+["GET /s?op=complete&key=t28&owner=A&fence=9000000000000000&keep=0",
+ "GET /s?op=purge&key=t28&fence=9000000000000000",
+ "GET /s?op=claim&key=t28&owner=B", "GET /s?op=release&key=t28&owner=B",
+ "GET /s?op=claim&key=t28&owner=C"]
 --- response_body_like eval
-[main::seen('ok', 'done'),
+[main::seen('ok', 'done'), main::seen('ok', 'none'),
  qr/^fence: 9000000000000001$/m, main::seen('ok', 'none'),
  qr/^fence: 9000000000000002$/m]
 
@@ -511,3 +521,13 @@ GET /s?op=fetch&key=t30
 [main::seen('granted', 'unknown'), main::seen('granted', 'unknown'),
  qr/^result: ok\nlease: refused\n/, main::seen('ok', 'done'),
  qr/^body: "late"$/m]
+
+
+
+=== TEST 34: in a zone the fence grows even for keys that it has forgotten
+--- skip_eval: 1: $ENV{TEST_NGINX_STORE}
+--- request eval
+["GET /s?op=complete&key=t34far&owner=A&fence=9000000000000000&keep=0",
+ "GET /s?op=claim&key=t34&owner=A"]
+--- response_body_like eval
+[main::seen('ok', 'done'), qr/^fence: 9000000000000001$/m]

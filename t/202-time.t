@@ -13,6 +13,15 @@ add_block_preprocessor(sub {
     $block->set_value('http_config', "idempotency_store pay shm:1m;\n");
     $block->set_value('config', "location /s { idempotency_exercise pay; }\n");
     $block->set_value('no_error_log', "[alert]\n[crit]\n[error]");
+
+    # nobody moves the clock of Redis, or counts what it has
+    my $request = $block->request;
+
+    if ($ENV{TEST_NGINX_STORE}
+        && grep { /after=|op=info/ } ref $request ? @$request : $request)
+    {
+        $block->set_value('skip_eval', '1: 1');
+    }
 });
 
 our $granted = qr/^result: granted\nstate: executing\n/;
