@@ -23,6 +23,8 @@ static ngx_int_t ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
+static ngx_int_t ngx_http_idempotency_capture_upgrade(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_broken(ngx_http_request_t *r);
@@ -315,12 +317,37 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
     rc = ngx_http_idempotency_context_submit(ctx);
 
-    if (rc == NGX_AGAIN) {
-        r->buffered |= NGX_HTTP_IDEMPOTENCY_BUFFERED;
-        return NGX_AGAIN;
+    if (rc != NGX_AGAIN) {
+        return ngx_http_idempotency_capture_open(r, ctx);
     }
 
-    return ngx_http_idempotency_capture_open(r, ctx);
+    if (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS) {
+        return ngx_http_idempotency_capture_upgrade(r, ctx);
+    }
+
+    r->buffered |= NGX_HTTP_IDEMPOTENCY_BUFFERED;
+
+    return NGX_AGAIN;
+}
+
+
+/*
+ * ngx_http_upstream_upgrade() writes past the filters and does not wait for a
+ * header: storing goes on behind it.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_capture_upgrade(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_lease_let_go(&ctx->held);
+
+    ngx_idempotency_op_drop(ctx->op);
+    ctx->op = NULL;
+
+    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN;
+
+    return ngx_http_next_header_filter(r);
 }
 
 
