@@ -11,6 +11,9 @@
 /* not yet written; more is refused */
 #define NGX_IDEMPOTENCY_REDIS_UNSENT  (64 * 1024 * 1024)
 
+/* milliseconds: a timer that goes off so late says nothing about others */
+#define NGX_IDEMPOTENCY_REDIS_LATE     200
+
 /* reads in one turn of the event loop */
 #define NGX_IDEMPOTENCY_REDIS_READS   64
 
@@ -396,6 +399,15 @@ ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
 
     if (left > 0) {
         ngx_add_timer(ev, (ngx_msec_t) left);
+        return;
+    }
+
+    if (left < -NGX_IDEMPOTENCY_REDIS_LATE) {
+
+        /* this process was stopped or busy, the server had no time at all */
+
+        cmd->deadline = ngx_current_msec + conn->redis->timeout;
+        ngx_add_timer(ev, conn->redis->timeout);
         return;
     }
 
