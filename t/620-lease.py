@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
+from gateway import (REDIS, Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
 
 up = Ledger()
@@ -44,7 +44,7 @@ gw = Gateway(up, workers=2, http='''
     location /tries/ {
         idempotency main;
         idempotency_unknown retry;
-        proxy_connect_timeout 500ms;
+        proxy_connect_timeout 900ms;
         proxy_pass http://full_then_up;
     }
     location /long/ {
@@ -240,7 +240,7 @@ def test_keepalive_after_refusal():
         gw.post(path, key)
         go_on(pid)
         time.sleep(0.3)
-        c.sendall(b'GET /store?op=info HTTP/1.1\r\nHost: g\r\n'
+        c.sendall(b'GET /store?op=fetch HTTP/1.1\r\nHost: g\r\n'
                   b'Connection: close\r\n\r\n')
         data = b''
         c.settimeout(5)
@@ -250,8 +250,24 @@ def test_keepalive_after_refusal():
                 break
             data += more
         ok(len(data) < 3000 and data.count(b'HTTP/1.1 ') <= 2
-           and (b'records:' in data or data.count(b'HTTP/1.1 ') == 1),
+           and (b'result: ok' in data or data.count(b'HTTP/1.1 ') == 1),
            what + ': two clean answers on a connection', data[:3000])
+
+
+def test_check_before_forward_redis():
+    """This store cannot be asked in passing: refused, and free again."""
+    for pause, name in ((0.8, 'two thirds'), (1.2, 'the lease')):
+        key = 'check-%s' % pause
+        c, pid = stop_at('before_forward', '/ok', key)
+        time.sleep(pause)
+        go_on(pid)
+        a = c.read()
+        same((a.status, a.retry), (503, 'same-key'),
+             'paused for more than %s: not sent' % name)
+        executed(up, key, 0, name)
+        a = gw.post('/ok', key)
+        same((a.status, a.replayed), (201, False), 'the retry runs')
+        executed(up, key, 1, name)
 
 
 def test_check_before_forward():
@@ -274,7 +290,8 @@ def test_check_before_forward():
     same((a.status, a.replayed), (201, False), 'nobody came: revived')
     executed(up, 'check2', 1, 'revived')
 
-    # somebody came: not sent
+
+def test_check_and_somebody_came():
     path = '/retry/ok'
     c, pid = stop_at('before_forward', path, 'check3')
     time.sleep(1.1)
@@ -331,7 +348,8 @@ test_late_completion()
 test_taken_over()
 test_taken_over_and_running()
 test_keepalive_after_refusal()
-test_check_before_forward()
+test_check_before_forward_redis() if REDIS else test_check_before_forward()
+test_check_and_somebody_came()
 test_check_before_each_try()
 gw.stop()
 finish()

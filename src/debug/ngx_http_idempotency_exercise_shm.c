@@ -20,6 +20,13 @@ ngx_http_idempotency_exercise_info(ngx_http_request_t *r,
     ngx_slab_pool_t            *shpool;
     ngx_idempotency_shm_ctx_t  *ctx;
 
+    if (store->start) {
+
+        /* not a zone */
+
+        return NGX_HTTP_NOT_FOUND;
+    }
+
     ctx = store->data;
     shpool = ctx->shpool;
 
