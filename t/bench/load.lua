@@ -38,6 +38,8 @@ end
 function done(summary, latency, requests)
    local e = summary.errors
 
-   io.write(string.format("BENCH %d %d %d\n", summary.requests,
-                          e.connect + e.read + e.write + e.timeout, e.status))
+   io.write(string.format("BENCH %d %d %d %d %d %d\n", summary.requests,
+                          e.connect + e.read + e.write + e.timeout, e.status,
+                          summary.duration, latency:percentile(50),
+                          latency:percentile(99)))
 end

@@ -71,8 +71,8 @@ class Nginx:
                 'error_log %s/error.log warn;' % self.prefix]
         if os.geteuid() == 0:
             main.append('user root;')
-        if module:
-            main.append('load_module %s;' % os.path.abspath(module))
+        for path in [module] if isinstance(module, str) else module or []:
+            main.append('load_module %s;' % os.path.abspath(path))
         if before:
             main.append('master_process off;')
         elif cores is not None:
@@ -191,6 +191,11 @@ def load(port, path, seconds, prefix, keys=0, connections=32):
 
     Returns how many requests were answered, all of them with 2xx.
     """
+    return measure(port, path, seconds, prefix, keys, connections)[0]
+
+
+def measure(port, path, seconds, prefix, keys=0, connections=32):
+    """The same; returns requests, seconds, and p50 and p99 in ms."""
     env = dict(os.environ, BENCH_BODY=REQUEST, BENCH_PREFIX=prefix,
                BENCH_KEYS=str(keys))
     out = subprocess.run(
@@ -199,9 +204,9 @@ def load(port, path, seconds, prefix, keys=0, connections=32):
          'http://127.0.0.1:%d%s' % (port, path)],
         env=env, check=True, capture_output=True, text=True,
         preexec_fn=Nginx._core).stdout
-    m = re.search(r'BENCH (\d+) (\d+) (\d+)', out)
-    requests, errors, status = (int(x) for x in m.groups())
+    m = re.search(r'BENCH (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)', out)
+    requests, errors, status, us, p50, p99 = (int(x) for x in m.groups())
     if errors or status or not requests:
         sys.exit('%s: %d requests, %d of them failed, %d with a bad status'
                  % (path, requests, errors, status))
-    return requests
+    return requests, us / 1e6, p50 / 1000, p99 / 1000
