@@ -47,7 +47,7 @@ define build
     modules > $(1)/make.log 2>&1 \
     || { grep -A 3 -E ': (fatal )?(error|warning)' $(1)/make.log \
              || tail -20 $(1)/make.log; exit 1; }
-@cp $(1)/objs/$(MODULE) $(1)/$(MODULE)
+@cp --remove-destination $(1)/objs/$(MODULE) $(1)/$(MODULE)
 endef
 
 $(BUILD)/$(MODULE): $(SOURCES) | deps
