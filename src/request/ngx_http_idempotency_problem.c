@@ -131,9 +131,19 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
     ctx->result = problem->result;
 
-    ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
-                  "idempotency refused a request, code \"%V\", "
-                  "record \"%*xs\"", &problem->code, (size_t) 8, ctx->digest);
+    /* without a source the record has no name yet */
+
+    if (ctx->source.len) {
+        ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                      "idempotency refused a request, code \"%V\", "
+                      "record \"%*xs\"",
+                      &problem->code, (size_t) 8, ctx->digest);
+
+    } else {
+        ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                      "idempotency refused a request, code \"%V\"",
+                      &problem->code);
+    }
 
     if (ngx_http_idempotency_problem_has_page(r, status)) {
 
