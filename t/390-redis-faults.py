@@ -21,7 +21,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 import gateway                                            # noqa: E402
 from gateway import Answer, Gateway, Ledger, finish, ok   # noqa: E402
-from redisd import Redis                                  # noqa: E402
+from redis_process import Redis                                  # noqa: E402
 
 FAULTS = int(os.environ.get('FAULTS', 8))
 SEED = int(os.environ.get('SEED', time.time_ns() % 1000000))

@@ -11,7 +11,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import Gateway, Ledger, finish, ok, same  # noqa: E402
+from gateway import REDIS, Gateway, Ledger, finish, ok, same  # noqa: E402
 
 KILLS = int(os.environ.get('KILLS', 40))
 SEED = int(os.environ.get('SEED', time.time()))
@@ -133,7 +133,8 @@ same(strange, [], 'no other answers')
 ok(all(seen[w] for w in ('201', 'replay', 'nothing', 'in_progress',
                          'outcome_unknown')),
    'the kills were felt', seen)
-info = gw.ask(op='info')
-ok(info.get('mark') == '0', 'the store is in order', info)
+if not REDIS:
+    info = gw.ask(op='info')
+    ok(info.get('mark') == '0', 'the store is in order', info)
 gw.stop()
 finish()
