@@ -186,10 +186,11 @@ def test_upgrade():
        'WINCH: the old workers end')
 
     b = gw.post('/ok', 'before')
+
     if REDIS:
-        same((b.status, b.body, b.replayed), (201, a.body, True),
-             'the new process knows every key')
-        executed(up, 'before', 1, 'and executes none again')
+        same((b.status, b.replayed, b.body), (201, True, a.body),
+             'a key of the old process replays in the new one')
+        executed(up, 'before', 1, 'it')
     else:
         # the limit of the embedded store
         same((b.status, b.replayed, a.body != b.body), (201, False, True),
