@@ -14,6 +14,7 @@ static ngx_int_t ngx_idempotency_redis_op_answer(
     ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_handler(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_op_damaged(ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
     ngx_str_t *message);
@@ -239,6 +240,15 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
             return;
         }
 
+        /* before Redis 7 this is somewhere in the text of a script's error */
+
+        if (ngx_strlcasestrn(message.data, message.data + message.len,
+                             (u_char *) "WRONGTYPE", 9 - 1))
+        {
+            ngx_idempotency_redis_op_damaged(rop);
+            return;
+        }
+
         ngx_idempotency_redis_op_refused(rop, &message);
         return;
     }
@@ -250,11 +260,7 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
         return;
 
     case NGX_DECLINED:
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" has a record that cannot be "
-                      "read", &rop->op->store->name);
-
-        ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_DAMAGED);
+        ngx_idempotency_redis_op_damaged(rop);
         return;
 
     default: /* NGX_ERROR */
@@ -269,6 +275,19 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
         ngx_idempotency_redis_op_lost(rop);
         return;
     }
+}
+
+
+/* something is there, and it is not a record: it may have been one */
+
+static void
+ngx_idempotency_redis_op_damaged(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                  "idempotency store \"%V\" has a record that cannot be read",
+                  &rop->op->store->name);
+
+    ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_DAMAGED);
 }
 
 

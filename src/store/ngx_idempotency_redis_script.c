@@ -135,11 +135,18 @@ static char  ngx_idempotency_redis_script_complete[] =
     "return answer(4, true)\n";
 
 
+/*
+ * A release may overtake its claim on another connection: a key that nobody
+ * has refuses that owner from then on, whoever was refused before.
+ */
+
 static char  ngx_idempotency_redis_script_release[] =
     "if not r then new(0) save() return answer(0) end\n"
-    "if r.owner == own then\n"
-    "  if r.state == 2 then back() save() return answer(0) end\n"
-    "  if st == 0 or st == 1 then return answer(0) end\n"
+    "if r.owner == own and r.state == 2 then\n"
+    "  back() save() return answer(0)\n"
+    "end\n"
+    "if st == 0 or st == 1 then\n"
+    "  r.owner = own save() return answer(0)\n"
     "end\n"
     "return answer(4)\n";
 
