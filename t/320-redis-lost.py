@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""A lost reply is not a lost claim, and a lost completion not a lost answer.
+
+A proxy loses, delays and holds what nginx and Redis say to each other.  A
+claim is asked again with the same owner while its request can wait; if that
+does not help the request is refused, and the claim is taken back behind it,
+also where it comes later than that.  What became of a request is told again
+until it has landed.  Where the policy is to pass, a request passes only if
+the store cannot be reached.
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
+                     finish, ok, refused, replays, same, until)
+from redisd import Proxy, Redis  # noqa: E402
+
+ALWAYS = 1000000
+up = Ledger()
+server = Redis()
+proxy = Proxy(server)
+gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % proxy.port,
+             locations='''
+    location /pass/ {
+        idempotency main;
+        idempotency_store_error pass;
+        add_header X-Result $idempotency_result always;
+        proxy_pass http://up;
+    }
+    location /nobody/ {
+        idempotency main;
+        proxy_pass http://127.0.0.1:1;
+    }
+    location /short/ {
+        idempotency main;
+        idempotency_lease 1s;
+        proxy_pass http://up;
+    }
+''')
+
+
+def warm():
+    """all scripts are there, and known to the proxy"""
+    gw.post('/ok', 'warm')
+    gw.post('/nobody/ok', 'warm')
+    gw.post('/reset', 'warm')
+    gw.post('/short/slow/500', 'warm')
+    server('SCRIPT', 'FLUSH')
+    gw.post('/ok', 'warm2')
+    gw.post('/nobody/ok', 'warm2')
+    gw.post('/reset', 'warm2')
+    gw.post('/short/slow/500', 'warm2')
+    same(sorted(set(proxy.names.values())),
+         ['claim', 'complete', 'release', 'renew', 'unknown'],
+         'the proxy knows what it sees')
+
+
+def settle():
+    """until the connection is a good one again"""
+    proxy.clear()
+    until(lambda: gw.post('/ok', 'settle').status == 201, 5, 0.05)
+    until(lambda: 'was told what had waited' in gw.log()[mark:]
+          or 'told again' not in gw.log()[mark:], 5)
+    time.sleep(1.05)
+
+
+mark = 0
+
+
+def test_claim():
+    for action, name in (('lose', 'its reply'), ('cut', 'on its way'),
+                         ('late', 'in silence')):
+        settle()
+        key = 'claim-' + action
+        before = proxy.count('claim')
+        proxy.on('claim', action)
+        start = time.time()
+        a = gw.post('/ok', key)
+        took = time.time() - start
+        same((a.status, a.replayed), (201, False),
+             'a claim lost %s: answered' % name)
+        ok(took < 0.7, 'in time', took)
+        same(proxy.count('claim') - before, 2, 'it was asked again')
+        executed(up, key, 1, 'a claim lost %s' % name)
+        same(gw.record(key, '/ok')['attempts'], '1', 'as the same attempt')
+        replays(gw, '/ok', key, a, 'a claim lost %s' % name)
+
+
+def test_claim_for_good():
+    """it was granted, and nobody heard"""
+    for action in ('lose', 'late'):
+        settle()
+        key = 'good-' + action
+        proxy.on('claim', action, ALWAYS)
+        start = time.time()
+        a = gw.post('/ok', key)
+        took = time.time() - start
+        same((a.status, a.code, a.retry, a.get('retry-after')),
+             (503, 'store_unavailable', 'same-key', '1'),
+             'a claim that stays lost is refused')
+        ok(took < 0.9, 'within twice the timeout', took)
+        executed(up, key, 0, 'a claim that stays lost')
+        proxy.clear()
+        ok(until(lambda: gw.state(key, '/ok') == 'none', 3), 'taken back')
+        a = gw.post('/ok', key)
+        same((a.status, a.replayed), (201, False), 'the retry runs')
+        executed(up, key, 1, 'the retry')
+
+
+def test_claim_then_down():
+    settle()
+    proxy.on('claim', 'lose')
+    proxy.on('any', 'cut', ALWAYS)
+    a = gw.post('/ok', 'down')
+    same((a.status, a.code), (503, 'store_unavailable'),
+         'claimed, then nobody is there: refused')
+    time.sleep(1)
+    start = len(gw.log())
+    proxy.clear()
+    a = None
+
+    def runs():
+        nonlocal a
+        a = gw.post('/ok', 'down')
+        return a.status != 503
+    ok(until(runs, 5, 0.05), 'until it is back')
+    same((a.status, a.replayed, a.code), (201, False, None),
+         'then it runs at once: not unknown, not in progress')
+    executed(up, 'down', 1, 'claimed, then nobody is there')
+    ok(gw.until_log('was told what had waited', 5, start), 'which is logged')
+
+
+def test_overtaken():
+    """a claim that comes after it was taken back, on a key that is new, and
+    on one that was taken back before"""
+    for turn in range(3):
+        settle()
+        proxy.on('claim', 'hold', ALWAYS)
+        a = gw.post('/ok', 'late')
+        same((a.status, a.code), (503, 'store_unavailable'),
+             'a claim that is held up is refused')
+        n = proxy.count('release')
+        ok(until(lambda: proxy.count('release') >= n, 2), 'and taken back')
+        time.sleep(0.3)
+        with proxy.lock:
+            proxy.rules = []
+        proxy.let_go()
+        time.sleep(0.2)
+        same(gw.state('late', '/ok'), 'none',
+             'turn %d: then it comes, and is too late' % turn)
+    a = gw.post('/ok', 'late')
+    same((a.status, a.replayed), (201, False), 'the retry runs')
+    executed(up, 'late', 1, 'a claim that came too late')
+
+
+def test_client_gone():
+    settle()
+    proxy.on('claim', 'hold')
+    c = gw.call('/slow/200', 'gone')
+    time.sleep(0.05)
+    c.close()
+    time.sleep(0.05)
+    proxy.let_go()
+    time.sleep(0.5)
+    a = gw.post('/slow/200', 'gone')
+    same(a.status, 201, 'gone before it was claimed: the retry is answered')
+    executed(up, 'gone', 1, 'gone before it was claimed')
+
+
+def test_completion():
+    for action, path in (('lose', '/ok'), ('cut', '/ok'), ('late', '/ok'),
+                         ('cut', '/big/300000'), ('lose', '/big/3000000'),
+                         ('cut', '/status/404')):
+        settle()
+        key = 'complete-%s%s' % (action, path)
+        name = '%s %s' % (path, action)
+        proxy.on('complete', action)
+        start = time.time()
+        a = gw.post(path, key)
+        took = time.time() - start
+        same((a.status in (201, 404), a.replayed, a.whole),
+             (True, False, True), name + ': a lost completion is answered')
+        ok(took < 0.9, 'in time', took)
+        ok(until(lambda: gw.state(key, path) == 'done', 3), 'and stored')
+        if path.endswith('3000000'):
+            refused(gw, path, key, 'response_not_kept', name)
+        else:
+            replays(gw, path, key, a, name)
+        executed(up, key, 1, name)
+
+
+def test_completion_while_down():
+    settle()
+    keys = ['cd-%d' % i for i in range(40)]
+    up.hold()
+    calls = [gw.call('/wait', key) for key in keys]
+    for key in keys:
+        up.until(key)
+    start = len(gw.log())
+    proxy.on('any', 'cut', ALWAYS)
+    up.go()
+    answers = [c.read() for c in calls]
+    same({(a.status, a.replayed) for a in answers}, {(201, False)},
+         'down at the end: all are answered')
+    a = gw.post('/wait', keys[0])
+    same((a.status, a.code), (503, 'store_unavailable'),
+         'a retry is refused while it is down')
+    time.sleep(1)
+    proxy.clear()
+    ok(gw.until_log('was told what had waited', 5, start), 'told later')
+    again = [gw.post('/wait', key) for key in keys]
+    same([(b.status, b.replayed, b.body) for b in again],
+         [(201, True, a.body) for a in answers], 'all of them replay')
+    same({up.count(key) for key in keys}, {1}, 'and were executed once')
+    same(gw.log()[start:].count('told again in the background'), 1,
+         'logged once')
+
+
+def test_release():
+    settle()
+    proxy.on('release', 'cut')
+    a = gw.post('/nobody/ok', 'release')
+    same((a.status, a.retry), (502, 'same-key'), 'a release that is lost')
+    ok(until(lambda: gw.state('release', '/nobody/ok') == 'none', 3),
+       'is told again')
+    settle()
+    proxy.on('unknown', 'cut')
+    a = gw.post('/reset', 'unknown')
+    same(a.status, 502, 'an unknown that is lost')
+    ok(until(lambda: gw.state('unknown', '/reset') == 'unknown', 3),
+       'is told again')
+    refused(gw, '/reset', 'unknown', 'outcome_unknown', 'and held')
+
+
+def test_renewal():
+    settle()
+    proxy.on('renew', 'lose')
+    first = background(gw.post, '/short/slow/2500', 'renew')
+    up.until('renew')
+    codes = set()
+    while first.is_alive():
+        a = gw.post('/short/slow/2500', 'renew')
+        codes.add(a.code or a.status)
+        time.sleep(0.05)
+    ok(codes <= {'in_progress', 201}, 'a renewal that is lost: in progress '
+       'all the time', codes)
+    a = first.join()
+    same((a.status, a.replayed), (201, False), 'and answered')
+    executed(up, 'renew', 1, 'a renewal that is lost')
+
+
+def result(a):
+    return a.status, a.replayed, a.get('x-result')
+
+
+def test_pass():
+    settle()
+    proxy.on('any', 'cut', ALWAYS)
+    a = gw.post('/pass/ok', 'pass')
+    same(result(a), (201, False, 'store_error'), 'down: passes')
+    start = time.time()
+    b = gw.post('/pass/ok', 'pass-2')
+    took = time.time() - start
+    same(result(b), (201, False, 'store_error'), 'and the next one')
+    ok(took < 0.3, 'at once', took)
+    proxy.clear()
+    ok(until(lambda: gw.state('pass', '/pass/ok') == 'done', 5),
+       'completed when it is back')
+    same(result(gw.post('/pass/ok', 'pass')), (201, True, 'replayed'),
+         'the duplicate replays')
+    executed(up, 'pass', 1, 'passed')
+    ok('a request passes unprotected' in gw.log(), 'which is logged')
+
+    settle()
+    proxy.on('claim', 'late', ALWAYS)
+    start = time.time()
+    a = gw.post('/pass/ok', 'pass-late')
+    took = time.time() - start
+    same(result(a), (201, False, 'store_error'), 'silent: passes')
+    ok(0.5 < took < 1.0, 'after twice the timeout', took)
+    proxy.clear()
+    ok(until(lambda: gw.state('pass-late', '/pass/ok') == 'done', 5),
+       'it was claimed all the same, and is completed')
+    same(result(gw.post('/pass/ok', 'pass-late')), (201, True, 'replayed'),
+         'the duplicate replays')
+    executed(up, 'pass-late', 1, 'silent')
+
+    settle()
+    proxy.on('claim', '-OOM command not allowed')
+    same(result(gw.post('/pass/ok', 'pass-oom')), (201, False, 'store_error'),
+         'refuses: passes')
+    ok(until(lambda: gw.state('pass-oom', '/pass/ok') == 'done', 5),
+       'and is completed')
+
+    # what was sent to nobody is not executed
+    settle()
+    for reply in (b'*3\r\n:77\r\n:1\r\n$0\r\n\r\n', b'+OK\r\n', b':1\r\n',
+                  b'*3\r\n:1\r\n:1\r\n$3\r\nabc\r\n',
+                  b'-WRONGTYPE Operation against a key holding the wrong '
+                  b'kind of value\r\n'):
+        proxy.on('claim', reply, 2)
+        a = gw.post('/pass/ok', 'pass-nonsense')
+        same((a.status, a.code), (503, 'store_unavailable'),
+             'nonsense does not pass: %r' % reply[:20])
+        executed(up, 'pass-nonsense', 0, 'nonsense')
+        settle()
+    same(gw.post('/pass/ok', 'pass-nonsense').status, 201, 'then it runs')
+    executed(up, 'pass-nonsense', 1, 'it')
+
+
+def test_pass_paused():
+    settle()
+    server.pause()
+    start = time.time()
+    calls = [gw.call('/pass/ok', 'pp-%d' % i) for i in range(20)]
+    answers = [c.read() for c in calls]
+    took = time.time() - start
+    same({result(a) for a in answers}, {(201, False, 'store_error')},
+         'paused: all pass')
+    ok(took < 1.2, 'after twice the timeout at most', took)
+    server.resume()
+    ok(until(lambda: all(gw.state('pp-%d' % i, '/pass/ok') == 'done'
+                         for i in range(20)), 5), 'resumed: all are done')
+    same({result(gw.post('/pass/ok', 'pp-%d' % i)) for i in range(20)},
+         {(201, True, 'replayed')}, 'and replay')
+    same({up.count('pp-%d' % i) for i in range(20)}, {1}, 'executed once')
+
+
+warm()
+for test in sys.argv[1:] or [n for n in list(globals())
+                             if n.startswith('test_')]:
+    mark = len(gw.log())
+    globals()[test]()
+gw.stop()
+finish()
