@@ -64,8 +64,8 @@ clang: $(BUILD)/clang/$(MODULE)
 
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
-TEST_PACKAGES := binutils clang curl libtest-base-perl perl procps python3 \
-                 redis-server
+TEST_PACKAGES := binutils clang curl libtest-base-perl openssl perl procps \
+                 python3 redis-server
 
 deps:
 	@t/install $(PACKAGES)
