@@ -76,13 +76,31 @@ ngx_int_t
 ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_int_t   rc;
+    ngx_str_t  *line;
+
     ctx->stored = ngx_palloc(r->pool, sizeof(ngx_idempotency_answer_t));
     if (ctx->stored == NULL) {
         return NGX_ERROR;
     }
 
-    return ngx_idempotency_record_decode_head(r->pool, &ctx->op->record.head,
-                                              ctx->stored);
+    rc = ngx_idempotency_record_decode_head(r->pool, &ctx->op->record.head,
+                                            ctx->stored);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    line = &ctx->stored->status_line;
+
+    if (line->len
+        && (line->len < 3
+            || (line->len > 3 && line->data[3] != ' ')
+            || ngx_atoi(line->data, 3) != (ngx_int_t) ctx->stored->status))
+    {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -328,7 +328,8 @@ ngx_idempotency_head_get_lines(ngx_pool_t *pool, ngx_idempotency_head_t *h,
 static ngx_int_t
 ngx_idempotency_head_get_string(ngx_idempotency_head_t *h, ngx_str_t *s)
 {
-    uint64_t  n;
+    u_char    *p;
+    uint64_t   n;
 
     if (ngx_idempotency_head_get_number(h, NGX_IDEMPOTENCY_HEAD_STRING_MAX,
                                         &n)
@@ -350,6 +351,14 @@ ngx_idempotency_head_get_string(ngx_idempotency_head_t *h, ngx_str_t *s)
     s->data = h->pos;
 
     h->pos += s->len;
+
+    /* it will be a line, or a part of one */
+
+    for (p = s->data; p < h->pos; p++) {
+        if (*p == CR || *p == LF || *p == '\0') {
+            return NGX_DECLINED;
+        }
+    }
 
     return NGX_OK;
 }
