@@ -301,7 +301,7 @@ def test_pass():
                   b'*3\r\n:1\r\n:1\r\n$3\r\nabc\r\n',
                   b'-WRONGTYPE Operation against a key holding the wrong '
                   b'kind of value\r\n'):
-        proxy.on('claim', reply, 2)
+        proxy.on('claim', reply, 1000)
         a = gw.post('/pass/ok', 'pass-nonsense')
         same((a.status, a.code), (503, 'store_unavailable'),
              'nonsense does not pass: %r' % reply[:20])

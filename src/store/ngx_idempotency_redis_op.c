@@ -270,6 +270,7 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
         ctx = rop->op->store->data;
 
         rop->cmd.error = NGX_IDEMPOTENCY_REDIS_PROTOCOL;
+        rop->nonsense = 1;
 
         ngx_idempotency_redis_distrust(&ctx->redis);
         ngx_idempotency_redis_op_lost(rop);
@@ -469,7 +470,9 @@ void
 ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
     ngx_idempotency_error_e error)
 {
-    rop->op->error = error;
+    /* somebody is there who is not to be trusted: that is not "away" */
+
+    rop->op->error = rop->nonsense ? NGX_IDEMPOTENCY_ERROR_PROTOCOL : error;
 
     ngx_idempotency_redis_op_over(rop);
 }

@@ -71,6 +71,7 @@ typedef struct {
 
     unsigned                       eval:1;     /* the script was not there */
     unsigned                       later:1;    /* nobody waits for it */
+    unsigned                       nonsense:1; /* was the reply to one try */
 } ngx_idempotency_redis_op_t;
 
 
