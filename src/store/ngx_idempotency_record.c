@@ -500,6 +500,15 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
 }
 
 
+ngx_uint_t
+ngx_idempotency_record_is_of(ngx_str_t *value, u_char *owner)
+{
+    return value->len >= NGX_IDEMPOTENCY_RECORD_HEADER
+           && ngx_memcmp(value->data + 8, owner, NGX_IDEMPOTENCY_OWNER_LEN)
+              == 0;
+}
+
+
 static uint64_t
 ngx_idempotency_record_number(u_char *p, ngx_uint_t bytes)
 {

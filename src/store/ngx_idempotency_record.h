@@ -109,5 +109,8 @@ ngx_int_t ngx_idempotency_record_decode_head(ngx_pool_t *pool,
 ngx_int_t ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
     ngx_idempotency_record_t *record);
 
+/* Do these bytes of a record name this owner? */
+ngx_uint_t ngx_idempotency_record_is_of(ngx_str_t *value, u_char *owner);
+
 
 #endif /* _NGX_IDEMPOTENCY_RECORD_H_INCLUDED_ */

@@ -288,6 +288,10 @@ ngx_idempotency_redis_op_damaged(ngx_idempotency_redis_op_t *rop)
                   "idempotency store \"%V\" has a record that cannot be read",
                   &rop->op->store->name);
 
+    /* and whatever was asked may have been done */
+
+    rop->op->unsure = 1;
+
     ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_DAMAGED);
 }
 
@@ -460,6 +464,15 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
         if (value.data == NULL) {
             return NGX_DECLINED;
         }
+    }
+
+    /* a grant comes with our record */
+
+    if (op->type == NGX_IDEMPOTENCY_CLAIM
+        && op->result == NGX_IDEMPOTENCY_GRANTED
+        && !ngx_idempotency_record_is_of(&value, op->owner))
+    {
+        return NGX_ERROR;
     }
 
     return ngx_idempotency_record_decode(&value, now, &op->record);
