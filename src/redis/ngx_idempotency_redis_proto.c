@@ -100,8 +100,10 @@ ngx_idempotency_redis_encode(ngx_str_t *args, ngx_uint_t n, ngx_str_t *bytes)
         lens[i] = args[i].len;
     }
 
+    /* redisFormatCommandArgv() would print each length by sprintf() */
+
     target = NULL;
-    len = redisFormatCommandArgv(&target, (int) n, argv, lens);
+    len = redisFormatSdsCommandArgv(&target, (int) n, argv, lens);
 
     if (argv != argv_buf) {
         ngx_free(argv);
@@ -121,7 +123,7 @@ ngx_idempotency_redis_encode(ngx_str_t *args, ngx_uint_t n, ngx_str_t *bytes)
 void
 ngx_idempotency_redis_encode_free(ngx_str_t *bytes)
 {
-    redisFreeCommand((char *) bytes->data);
+    redisFreeSdsCommand((sds) bytes->data);
     ngx_str_null(bytes);
 }
 
