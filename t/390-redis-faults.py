@@ -14,6 +14,7 @@ import asyncio
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -195,9 +196,7 @@ class Campaign:
         """descriptors and memory of the workers"""
         fds, rss = [], []
         for pid in sorted(self.gw.workers()):
-            links = [os.readlink('/proc/%d/fd/%s' % (pid, f))
-                     for f in os.listdir('/proc/%d/fd' % pid)]
-            fds.append(len(links))
+            fds.append(len(os.listdir('/proc/%d/fd' % pid)))
             with open('/proc/%d/status' % pid) as f:
                 rss.append(int(re.search(r'VmRSS:\s+(\d+)', f.read())
                                .group(1)))
@@ -349,6 +348,8 @@ def check_mutants():
 
 
 def main():
+    # what was started is ended, also when the time is over
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print('# seed %d' % SEED, flush=True)
     root = gateway.TOP + '/build/faults-%d' % os.getpid()
     mutant = os.environ.get('MUTANT')
