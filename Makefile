@@ -114,13 +114,16 @@ $(BUILD)/unit/policy: $(UNIT) $(BUILD)/$(MODULE)
 	           $$incs $(UNIT:%=$(TOP)/%) -o $@
 
 # Two minutes; with ROUNDS=30 the medians settle.
-BENCH_PACKAGES := python3 valgrind wrk
+BENCH_PACKAGES := libnginx-mod-http-lua lua-nginx-redis openssl python3 \
+                  redis-server valgrind wrk
 
 bench: all debug
 	@t/install $(BENCH_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) t/bench/run $(ROUNDS:%=--rounds %)
 	@echo
 	@TEST_NGINX_BINARY=$(NGINX) t/bench/shm.py
+	@echo
+	@TEST_NGINX_BINARY=$(NGINX) t/bench/redis $(ROUNDS:%=--rounds %)
 	@echo
 	@TEST_NGINX_BINARY=$(NGINX) t/bench/instructions
 
