@@ -32,7 +32,16 @@ workers = gw.workers()
 
 
 def honest(args):
-    return granted(args) if is_claim(args) else answer(0)
+    return granted(args) if is_claim(args) else answer(0, owner=args[4])
+
+
+def told(*what):
+    """a reply to who has asked"""
+    return lambda args: answer(*what, owner=args[4])
+
+
+def said(reply, args):
+    return reply(args) if callable(reply) else reply
 
 
 def works(name):
@@ -84,16 +93,18 @@ LIES = {
     'nil inside': b'*3\r\n:1\r\n:1\r\n$-1\r\n',
     'an array inside': b'*3\r\n:1\r\n:1\r\n*1\r\n:1\r\n',
     'an error inside': b'*3\r\n:1\r\n:1\r\n-ERR\r\n',
-    'a result that is none': answer(77),
-    'a negative result': answer(-1),
-    'granted without a record': b'*3\r\n:1\r\n:1\r\n$0\r\n\r\n',
+    'a result that is none': told(77),
+    'a negative result': told(-1),
+    'granted without a record': told(1),
+    'told to nobody': answer(0),
+    'granted to nobody': answer(1, b'noise' * 40),
     'granted to another': granted([b''] * 4 + [b'o' * 16, b'f' * 32]),
-    'granted with noise': answer(1, b'noise' * 40),
-    'exists without a record': answer(2),
-    'not issued': answer(3),
-    'refused': answer(4),
-    'ok': answer(0),
-    'a time that is none': answer(1, b'', -9223372036854775808),
+    'granted with noise': told(1, b'noise' * 40),
+    'exists without a record': told(2),
+    'not issued': told(3),
+    'refused': told(4),
+    'ok': told(0),
+    'a time that is none': told(1, b'', -9223372036854775808),
     'no RESP': b'HTTP/1.1 400 Bad Request\r\n\r\n',
     'noise': bytes(range(256)),
     'zeroes': bytes(1000),
@@ -123,7 +134,8 @@ LIES = {
 
 def test_lies():
     for name, reply in LIES.items():
-        a = lie(name, lambda args: reply if is_claim(args) else answer(0))
+        a = lie(name, lambda args: (said(reply, args) if is_claim(args)
+                                       else answer(0, owner=args[4])))
         same((a.code, a.get('retry-after')), ('store_unavailable', '1'),
              name + ': refused')
 
@@ -149,7 +161,7 @@ def test_every_cut():
 
             def reply(args):
                 if not is_claim(args):
-                    return answer(0)
+                    return honest(args)
                 whole = granted(args)
                 if first.pop() if first else False:
                     return [whole[:cut], 0.002, how]
@@ -188,7 +200,7 @@ def test_out_of_turn():
         works(name)
         key = 'turn-%d' % next(numbers)
         fake.reply = lambda args: (more(args) if is_claim(args)
-                                   else answer(0))
+                                   else honest(args))
         a = gw.post('/slow/50', key)
         same(a.status in (201, 503) and up.count(key) == (a.status == 201),
              True, 'answered %s' % name)
@@ -200,7 +212,7 @@ def test_out_of_turn():
 
     def swapped(args):
         if not is_claim(args):
-            return answer(0)
+            return honest(args)
         held.append(args)
         return granted(held[-2]) if len(held) > 1 else granted(args)
     fake.reply = swapped
@@ -244,7 +256,8 @@ def test_completion():
             continue
         works(name)
         key = 'end-%d' % next(numbers)
-        fake.reply = lambda args: granted(args) if is_claim(args) else reply
+        fake.reply = lambda args: (granted(args) if is_claim(args)
+                                   else said(reply, args))
         start = time.time()
         a = gw.post('/ok', key)
         took = time.time() - start

@@ -24,9 +24,10 @@ def bulk(data):
     return b'$%d\r\n%s\r\n' % (len(data), data)
 
 
-def answer(result, record=b'', now=None):
+def answer(result, record=b'', now=None, owner=b''):
     now = int(time.time() * 1000) if now is None else now
-    return b'*3\r\n:%d\r\n:%d\r\n%s' % (result, now, bulk(record))
+    return b'*4\r\n:%d\r\n:%d\r\n%s%s' % (result, now, bulk(record),
+                                         bulk(owner))
 
 
 def granted(args):
@@ -34,7 +35,7 @@ def granted(args):
     record = struct.pack(HEADER, 1, 2, 0, 0, 0, 0, args[4], args[5],
                          now * 1000, now + 30000, 0, now // 1000, 1,
                          30 * 86400, 0, 0, 0, 0)
-    return answer(1, record, now)
+    return answer(1, record, now, args[4])
 
 
 def is_claim(args):
