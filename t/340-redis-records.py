@@ -101,8 +101,8 @@ def test_unreadable():
 
         for make in (('RPUSH', 'x'), ('HSET', 'a', 'b'), ('SADD', 'x'),
                      ('ZADD', '1', 'x')):
-            server('DEL', name)
-            server(make[0], name, *make[1:])
+            server(make[0], 'new', *make[1:])
+            server('RENAME', 'new', name)
             before = up.count('bad')
             a = gw.post(path, 'bad')
             same((a.status, a.code), (503, 'store_unavailable'),
