@@ -270,7 +270,6 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
         ctx = rop->op->store->data;
 
         rop->cmd.error = NGX_IDEMPOTENCY_REDIS_PROTOCOL;
-        rop->nonsense = 1;
 
         ngx_idempotency_redis_distrust(&ctx->redis);
         ngx_idempotency_redis_op_lost(rop);
@@ -317,6 +316,10 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
     /* a command that did not leave as a whole was not executed */
 
     op->unsure |= rop->cmd.sent;
+
+    if (rop->cmd.error == NGX_IDEMPOTENCY_REDIS_PROTOCOL) {
+        rop->nonsense = 1;
+    }
 
     if (op->type == NGX_IDEMPOTENCY_CLAIM
         && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) > 0)
