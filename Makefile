@@ -75,6 +75,7 @@ test: all debug $(BUILD)/unit/policy
 	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
 
 # Longer forms of the campaigns, and the same once more with sanitizers.
+test-all: export KILLS := 200
 test-all: export FAULTS := 100
 test-all: export TEST_TIMEOUT := 3600
 test-all: test test-asan

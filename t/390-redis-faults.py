@@ -41,8 +41,8 @@ MUTANTS = {
         (2, b'if r and r.owner == own then\n  if r.state == 2 then\n    r.l',
          b"if r and r.owner == ''  then\n  if r.state == 2 then\n    r.l"),
     'a completion is not kept':
-        (0, b"struct.pack('>BBBBI2I2', 1, 4, kept, 0, ARGV[9], 0)",
-         b"struct.pack('>BBBBI2I2', 1, 2, kept, 0, ARGV[9], 0)"),
+        (0, b'if r.state == 2 or r.state == 3 then done() return',
+         b'if r.state == 2 or r.state == 3 then bare() return'),
 }
 
 LOCATIONS = '''
