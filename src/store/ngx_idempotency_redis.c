@@ -218,6 +218,20 @@ ngx_idempotency_redis_info(ngx_idempotency_redis_cmd_t *cmd,
 
     ngx_idempotency_redis_reply_string(reply, &info);
 
+    /* every connection asks, each server is looked at once */
+
+    if (ngx_idempotency_redis_info_line(&info, "run_id:", &value) == NGX_OK) {
+
+        if (value.len == ctx->run_id_len
+            && ngx_memcmp(value.data, ctx->run_id, value.len) == 0)
+        {
+            return;
+        }
+
+        ctx->run_id_len = ngx_min(value.len, sizeof(ctx->run_id));
+        ngx_memcpy(ctx->run_id, value.data, ctx->run_id_len);
+    }
+
     if (ngx_idempotency_redis_info_line(&info, "redis_version:", &value)
             == NGX_OK
         && ngx_atoi(value.data, 1) < 5

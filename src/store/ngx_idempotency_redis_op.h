@@ -50,6 +50,8 @@ typedef struct {
     ngx_idempotency_redis_cmd_t    info;       /* asks what server it is */
     ngx_str_t                      refusal;    /* the last one logged */
     u_char                         refusal_name[32];
+    size_t                         run_id_len;
+    u_char                         run_id[40]; /* of the server known last */
     unsigned                       asked:1;
 } ngx_idempotency_redis_ctx_t;
 
