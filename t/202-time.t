@@ -39,7 +39,7 @@ __DATA__
 === TEST 1: without a tombstone the end of the ttl frees the key
 --- request eval
 ["GET /s?op=claim&key=t1&owner=A", "GET /s?op=complete&key=t1&owner=A&body=x&ttl=10",
- "GET /s?op=fetch&key=t1&after=9900", "GET /s?op=claim&key=t1&owner=B&after=10100"]
+ "GET /s?op=fetch&key=t1&after=9000", "GET /s?op=claim&key=t1&owner=B&after=10100"]
 --- response_body_like eval
 [$main::granted, $main::ok, qr/^result: ok\nstate: done\n.*^body: "x"/ms,
  qr/^result: granted\nstate: executing\nattempts: 1\n/]
@@ -51,7 +51,7 @@ __DATA__
 ["GET /s?op=claim&key=t2&owner=A&fp=F",
  "GET /s?op=complete&key=t2&owner=A&body=x&ttl=10&tombstone=20&status=202",
  "GET /s?op=claim&key=t2&owner=B&fp=F&after=10100",
- "GET /s?op=claim&key=t2&owner=B&fp=F&after=29900",
+ "GET /s?op=claim&key=t2&owner=B&fp=F&after=29000",
  "GET /s?op=claim&key=t2&owner=B&fp=F&after=30100"]
 --- response_body_like eval
 [$main::granted, $main::ok,
@@ -95,7 +95,7 @@ __DATA__
 --- request eval
 ["GET /s?op=claim&key=t5&owner=A&ttl=10&lease=100000",
  "GET /s?op=complete&key=t5&owner=A&body=x&ttl=10&after=60000",
- "GET /s?op=fetch&key=t5&after=69900", "GET /s?op=fetch&key=t5&after=70100"]
+ "GET /s?op=fetch&key=t5&after=69000", "GET /s?op=fetch&key=t5&after=70100"]
 --- response_body_like eval
 [$main::granted, $main::ok, main::seen('ok', 'done'), main::seen('ok', 'none')]
 
@@ -147,7 +147,7 @@ __DATA__
 
 === TEST 9: an issued key ends with its life
 --- request eval
-["GET /s?op=issue&key=t9&ttl=10", "GET /s?op=fetch&key=t9&after=9900",
+["GET /s?op=issue&key=t9&ttl=10", "GET /s?op=fetch&key=t9&after=9000",
  "GET /s?op=fetch&key=t9&after=10100"]
 --- response_body_like eval
 [main::seen('ok', 'issued'), main::seen('ok', 'issued'), main::seen('ok', 'none')]
