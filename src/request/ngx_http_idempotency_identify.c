@@ -6,14 +6,13 @@
 
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_digest.h"
+#include "ngx_http_idempotency_key.h"
 
 
 static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
     ngx_str_t *name, ngx_str_t *value);
 static ngx_int_t ngx_http_idempotency_identify_parse(ngx_pool_t *pool,
     ngx_str_t *value, size_t max, ngx_str_t *key);
-static ngx_int_t ngx_http_idempotency_identify_unquote(ngx_pool_t *pool,
-    ngx_str_t *value, ngx_str_t *key);
 
 
 ngx_int_t
@@ -126,85 +125,25 @@ ngx_http_idempotency_identify_find(ngx_http_request_t *r, ngx_str_t *name,
 }
 
 
-/* A key is visible ASCII, or a quoted string of RFC 9651 without parameters. */
-
 static ngx_int_t
 ngx_http_idempotency_identify_parse(ngx_pool_t *pool, ngx_str_t *value,
     size_t max, ngx_str_t *key)
 {
-    size_t     i;
-    ngx_int_t  rc;
+    u_char  *p;
+    size_t   escapes;
 
-    if (value->len == 0) {
+    if (ngx_http_idempotency_key_parse(value, max, key, &escapes) != NGX_OK) {
         return NGX_ABORT;
     }
 
-    if (value->data[0] == '"') {
-        rc = ngx_http_idempotency_identify_unquote(pool, value, key);
-        if (rc != NGX_OK) {
-            return rc;
+    if (escapes) {
+        p = ngx_pnalloc(pool, key->len);
+        if (p == NULL) {
+            return NGX_ERROR;
         }
 
-    } else {
-        for (i = 0; i < value->len; i++) {
-            if (value->data[i] <= 0x20 || value->data[i] >= 0x7f) {
-                return NGX_ABORT;
-            }
-        }
-
-        *key = *value;
+        ngx_http_idempotency_key_unescape(key, p);
     }
-
-    if (key->len == 0 || key->len > max) {
-        return NGX_ABORT;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_identify_unquote(ngx_pool_t *pool, ngx_str_t *value,
-    ngx_str_t *key)
-{
-    u_char  *p, *last, *dst;
-
-    dst = ngx_pnalloc(pool, value->len);
-    if (dst == NULL) {
-        return NGX_ERROR;
-    }
-
-    key->data = dst;
-
-    p = value->data + 1;
-    last = value->data + value->len;
-
-    for ( ;; ) {
-
-        if (p == last || *p < 0x20 || *p >= 0x7f) {
-            return NGX_ABORT;
-        }
-
-        if (*p == '"') {
-            break;
-        }
-
-        if (*p == '\\') {
-            p++;
-
-            if (p == last || (*p != '"' && *p != '\\')) {
-                return NGX_ABORT;
-            }
-        }
-
-        *dst++ = *p++;
-    }
-
-    if (p + 1 != last) {
-        return NGX_ABORT;
-    }
-
-    key->len = dst - key->data;
 
     return NGX_OK;
 }
