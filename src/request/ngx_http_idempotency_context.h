@@ -23,6 +23,9 @@ ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_create(
 ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_get(
     ngx_http_request_t *r);
 
+/* Draws the owner of the claim.  NGX_ERROR: there are no random bytes. */
+ngx_int_t ngx_http_idempotency_context_owner(ngx_http_idempotency_ctx_t *ctx);
+
 /*
  * Makes the next operation of the request ctx->op: what the record is, who
  * owns it and how long it is kept are filled in.  NULL when memory is short.

@@ -1,0 +1,250 @@
+
+/*
+ * What the store's answer means for the request.
+ */
+
+
+#include "ngx_http_idempotency_act.h"
+#include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_failpoint.h"
+#include "ngx_http_idempotency_probe.h"
+#include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_replay.h"
+#include "ngx_http_idempotency_upstream.h"
+
+
+static ngx_int_t ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_act_own(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_act_ask(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+
+ngx_int_t
+ngx_http_idempotency_act_submit(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type,
+    uint64_t fence)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_http_idempotency_context_op(ctx, type);
+
+    if (op == NULL) {
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    op->fence = fence;
+
+    if (fence
+        || ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY)
+    {
+        op->flags |= NGX_IDEMPOTENCY_CLAIM_UNKNOWN;
+    }
+
+    if (type == NGX_IDEMPOTENCY_RESOLVE) {
+        ngx_http_idempotency_probe_answer(ctx, op);
+    }
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLAIM;
+
+    rc = ngx_http_idempotency_context_submit(ctx);
+
+    return rc == NGX_AGAIN ? NGX_AGAIN
+                           : ngx_http_idempotency_act(r, ctx);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_act(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ctx->op;
+
+    if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
+        return ngx_http_idempotency_act_unavailable(r, ctx);
+    }
+
+    ctx->fence = op->record.fence;
+    ctx->attempt = op->record.attempts;
+    ctx->created = op->record.created;
+
+    if (op->type == NGX_IDEMPOTENCY_RESOLVE) {
+
+        /* whether it was accepted or not: the record has the answer */
+
+        return ngx_http_idempotency_act_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_CLAIM, 0);
+    }
+
+    if (op->result == NGX_IDEMPOTENCY_EXISTS) {
+        return ngx_http_idempotency_act_duplicate(r, ctx);
+    }
+
+    if (op->result != NGX_IDEMPOTENCY_GRANTED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+    }
+
+    return op->type == NGX_IDEMPOTENCY_PROBE
+           ? ngx_http_idempotency_act_ask(r, ctx)
+           : ngx_http_idempotency_act_own(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ctx->op;
+
+    if (ctx->conf->store_error == NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS
+        && op->type == NGX_IDEMPOTENCY_CLAIM
+        && ngx_http_idempotency_policy_may_pass(op->error))
+    {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "idempotency store \"%V\" is unavailable, a request "
+                      "passes unprotected", &op->store->name);
+
+        /* it keeps its owner: its answer is stored if that can be done */
+
+        ctx->passed = 1;
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
+        ctx->result = NGX_HTTP_IDEMPOTENCY_STORE_ERROR;
+
+        ngx_http_idempotency_upstream_wrap(r, ctx);
+
+        return NGX_DECLINED;
+    }
+
+    if (op->type == NGX_IDEMPOTENCY_CLAIM && op->unsure) {
+
+        /* it may be ours all the same, and nothing will be sent */
+
+        ngx_http_idempotency_context_take_back(ctx);
+    }
+
+    return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_act_own(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_context_own(ctx);
+
+    ngx_http_idempotency_failpoint(ctx, "after_claim");
+
+    /* the answer is the upstream's, whatever the client has cached */
+
+    r->disable_not_modified = 1;
+
+    ngx_http_idempotency_upstream_wrap(r, ctx);
+
+    return NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_uint_t                      off;
+    ngx_http_idempotency_verdict_e  verdict;
+
+    off = (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF);
+
+    verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record,
+                                              off ? NULL : ctx->fingerprint,
+                                              ctx->conf->duplicate);
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
+        && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
+        && !ctx->probed)
+    {
+        ctx->probed = 1;
+
+        return ngx_http_idempotency_act_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_PROBE, 0);
+    }
+
+    if (verdict != NGX_HTTP_IDEMPOTENCY_REPLAY) {
+        return ngx_http_idempotency_problem(r, ctx, verdict);
+    }
+
+    switch (ngx_http_idempotency_replay(r, ctx)) {
+
+    case NGX_OK:
+
+        /* past mirror and try_files, straight to the content */
+
+        return NGX_OK;
+
+    case NGX_DECLINED:
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "idempotency cannot read the stored answer of record "
+                      "\"%*xs\"", (size_t) 8, ctx->digest);
+
+        return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+
+    default: /* NGX_ERROR */
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_act_ask(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ngx_http_idempotency_probe_start(r, ctx) != NGX_OK) {
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_PROBE;
+
+    return NGX_AGAIN;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_act_told(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_verdict_e  verdict;
+
+    if (ngx_http_idempotency_probe_verdict(ctx, &verdict) == NGX_AGAIN) {
+        return NGX_AGAIN;
+    }
+
+    switch (verdict) {
+
+    case NGX_HTTP_IDEMPOTENCY_REPLAY:
+        return ngx_http_idempotency_act_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_RESOLVE,
+                                                   ctx->fence);
+
+    case NGX_HTTP_IDEMPOTENCY_EXECUTE:
+        return ngx_http_idempotency_act_submit(r, ctx,
+                                                   NGX_IDEMPOTENCY_CLAIM,
+                                                   ctx->fence);
+
+    default:
+        ngx_http_idempotency_probe_end(ctx);
+
+        return ngx_http_idempotency_problem(r, ctx, verdict);
+    }
+}
