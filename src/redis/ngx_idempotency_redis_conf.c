@@ -33,11 +33,11 @@ static char *ngx_idempotency_redis_conf_flag(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 #endif
 static char *ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis);
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_account_t *account);
 static char *ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
     ngx_str_t *text);
 static char *ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis);
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place);
 #if (NGX_SSL)
 static char *ngx_idempotency_redis_conf_plain(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis);
@@ -67,7 +67,7 @@ static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
 
     { ngx_string("password_file="),
       ngx_idempotency_redis_conf_str,
-      offsetof(ngx_idempotency_redis_t, password_file),
+      offsetof(ngx_idempotency_redis_t, account.password_file),
       "the name of a file" },
 
 #if (NGX_SSL)
@@ -261,6 +261,9 @@ char *
 ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis)
 {
+    ngx_uint_t                      i;
+    ngx_idempotency_redis_place_t  *place;
+
     if (redis->connect_timeout == 0) {
         redis->connect_timeout = NGX_IDEMPOTENCY_REDIS_CONNECT_TIMEOUT;
     }
@@ -273,16 +276,21 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
         redis->connections = 1;
     }
 
-    if (redis->password_file.len
-        && ngx_idempotency_redis_conf_password(cf, redis) != NGX_CONF_OK)
+    if (ngx_idempotency_redis_conf_password(cf, redis, &redis->account)
+        != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    if (redis->host.len
-        && ngx_idempotency_redis_conf_resolve(cf, redis) != NGX_CONF_OK)
-    {
-        return NGX_CONF_ERROR;
+    place = redis->places.elts;
+
+    for (i = 0; i < redis->places.nelts; i++) {
+        if (place[i].host.len
+            && ngx_idempotency_redis_conf_resolve(cf, redis, &place[i])
+               != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
     }
 
 #if (NGX_SSL)
@@ -303,13 +311,17 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
 
 static char *
 ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis)
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_account_t *account)
 {
     char        *rv;
     ngx_str_t    text;
     ngx_file_t   file;
 
-    if (redis->password.len) {
+    if (account->password_file.len == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (account->password.len) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"idempotency_store\" \"%V\" has a password in "
                            "its target and a \"password_file=\", remove one "
@@ -317,13 +329,15 @@ ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_conf_full_name(cf->cycle, &redis->password_file, 1) != NGX_OK) {
+    if (ngx_conf_full_name(cf->cycle, &account->password_file, 1)
+        != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
     ngx_memzero(&file, sizeof(ngx_file_t));
 
-    file.name = redis->password_file;
+    file.name = account->password_file;
     file.log = cf->log;
 
     file.fd = ngx_open_file(file.name.data, NGX_FILE_RDONLY, NGX_FILE_OPEN,
@@ -353,7 +367,7 @@ ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    redis->password = text;
+    account->password = text;
 
     return NGX_CONF_OK;
 }
@@ -408,7 +422,7 @@ ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
 
 static char *
 ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis)
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place)
 {
     u_char     *p;
     ngx_url_t   u;
@@ -416,22 +430,22 @@ ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
 
     ngx_memzero(&u, sizeof(ngx_url_t));
 
-    inet6 = (ngx_strlchr(redis->host.data,
-                         redis->host.data + redis->host.len, ':')
+    inet6 = (ngx_strlchr(place->host.data,
+                         place->host.data + place->host.len, ':')
              != NULL);
 
-    redis->named = !inet6
-                   && ngx_inet_addr(redis->host.data, redis->host.len)
+    place->named = !inet6
+                   && ngx_inet_addr(place->host.data, place->host.len)
                       == INADDR_NONE;
 
-    p = ngx_pnalloc(cf->pool, redis->host.len + sizeof("[]:65535"));
+    p = ngx_pnalloc(cf->pool, place->host.len + sizeof("[]:65535"));
     if (p == NULL) {
         return NGX_CONF_ERROR;
     }
 
     u.url.data = p;
-    u.url.len = ngx_sprintf(p, inet6 ? "[%V]:%ui" : "%V:%ui", &redis->host,
-                            (ngx_uint_t) redis->port)
+    u.url.len = ngx_sprintf(p, inet6 ? "[%V]:%ui" : "%V:%ui", &place->host,
+                            (ngx_uint_t) place->port)
                 - p;
 
     if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
@@ -442,8 +456,8 @@ ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    redis->addrs = u.addrs;
-    redis->naddrs = u.naddrs;
+    place->addrs = u.addrs;
+    place->naddrs = u.naddrs;
 
     return NGX_CONF_OK;
 }
@@ -480,10 +494,6 @@ ngx_idempotency_redis_conf_tls(ngx_conf_t *cf, ngx_idempotency_redis_t *redis)
 
     if (redis->ssl_verify == NGX_CONF_UNSET) {
         redis->ssl_verify = 1;
-    }
-
-    if (redis->ssl_name.len == 0) {
-        redis->ssl_name = redis->host;
     }
 
     if ((redis->ssl_certificate.len == 0)

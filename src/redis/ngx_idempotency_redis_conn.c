@@ -1,7 +1,6 @@
 
 /*
- * The life of this worker's connections to a Redis server: start, choice,
- * loss, back-off, end.
+ * The life of a connection: start, loss, back-off, end.
  */
 
 
@@ -18,67 +17,29 @@
 #define NGX_IDEMPOTENCY_REDIS_STEADY         1000
 
 
-static ngx_int_t ngx_idempotency_redis_conn_init(
-    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_t *redis);
 static void ngx_idempotency_redis_conn_event(ngx_event_t *ev,
     ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler);
-static ngx_idempotency_redis_conn_t *ngx_idempotency_redis_conn_pick(
-    ngx_idempotency_redis_t *redis);
-static void ngx_idempotency_redis_conn_hasten(
-    ngx_idempotency_redis_conn_t *conn);
 static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
 static void ngx_idempotency_redis_conn_tell(ngx_event_t *ev);
 static ngx_msec_t ngx_idempotency_redis_conn_jitter(ngx_msec_t delay);
 
 
 ngx_int_t
-ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
-{
-    ngx_uint_t  i;
-
-    redis->conns = ngx_calloc(redis->connections
-                              * sizeof(ngx_idempotency_redis_conn_t),
-                              ngx_cycle->log);
-    if (redis->conns == NULL) {
-        return NGX_ERROR;
-    }
-
-    redis->next = 0;
-    redis->failures = 0;
-    redis->said = 0;
-
-    for (i = 0; i < redis->connections; i++) {
-        if (ngx_idempotency_redis_conn_init(&redis->conns[i], redis)
-            != NGX_OK)
-        {
-            ngx_idempotency_redis_stop(redis);
-            return NGX_ERROR;
-        }
-    }
-
-    for (i = 0; i < redis->connections; i++) {
-        ngx_idempotency_redis_dial(&redis->conns[i]);
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
 ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
-    ngx_idempotency_redis_t *redis)
+    ngx_idempotency_redis_node_t *node)
 {
-    conn->redis = redis;
+    conn->redis = node->redis;
+    conn->node = node;
 
-    conn->addrs = redis->addrs;
-    conn->naddrs = redis->naddrs;
+    conn->addrs = node->place.addrs;
+    conn->naddrs = node->place.naddrs;
 
     conn->log = *ngx_cycle->log;
     conn->log.handler = ngx_idempotency_redis_log;
     conn->log.data = conn;
     conn->log.action = NULL;
 
-    conn->peer.name = &conn->addrs[0].name;
+    conn->peer.name = &node->name;
 
     conn->dummy.fd = (ngx_socket_t) -1;
     conn->dummy.data = conn;
@@ -117,163 +78,31 @@ ngx_idempotency_redis_conn_event(ngx_event_t *ev,
 
 
 void
-ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
+ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_uint_t                     i;
-    ngx_idempotency_redis_conn_t  *conn;
+    ngx_idempotency_redis_conn_close(conn);
 
-    if (redis->conns == NULL) {
-        return;
+    if (conn->deadline.timer_set) {
+        ngx_del_timer(&conn->deadline);
     }
 
-    for (i = 0; i < redis->connections; i++) {
-        conn = &redis->conns[i];
-
-        if (conn->redis == NULL) {
-            break;
-        }
-
-        ngx_idempotency_redis_conn_close(conn);
-
-        if (conn->deadline.timer_set) {
-            ngx_del_timer(&conn->deadline);
-        }
-
-        if (conn->tell.posted) {
-            ngx_delete_posted_event(&conn->tell);
-        }
-
-        ngx_idempotency_redis_pipe_clear(&conn->out, 0);
-
-        if (conn->names) {
-            ngx_destroy_pool(conn->names);
-        }
-
-        if (conn->in) {
-            ngx_free(conn->in);
-        }
+    if (conn->tell.posted) {
+        ngx_delete_posted_event(&conn->tell);
     }
 
-    ngx_free(redis->conns);
-    redis->conns = NULL;
-}
+    ngx_idempotency_redis_pipe_clear(&conn->out, 0);
 
-
-ngx_int_t
-ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis, ngx_str_t *args,
-    ngx_uint_t n, ngx_idempotency_redis_cmd_t *cmd)
-{
-    ngx_int_t                      rc;
-    ngx_str_t                      bytes;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    conn = ngx_idempotency_redis_conn_pick(redis);
-    if (conn == NULL) {
-        return NGX_ERROR;
+    if (conn->names) {
+        ngx_destroy_pool(conn->names);
     }
 
-    if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
-        return NGX_ERROR;
+    if (conn->in) {
+        ngx_free(conn->in);
     }
-
-    rc = ngx_idempotency_redis_pipe_push(conn, &bytes, cmd);
-
-    ngx_idempotency_redis_encode_free(&bytes);
-
-    if (rc != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (conn->state == NGX_IDEMPOTENCY_REDIS_OFF) {
-        ngx_idempotency_redis_dial(conn);
-    }
-
-    return NGX_AGAIN;
 }
 
 
 void
-ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis)
-{
-    ngx_uint_t                     i;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    for (i = 0; i < redis->connections; i++) {
-        conn = &redis->conns[i];
-
-        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
-            ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_PROTOCOL, 0,
-                                     "broke the protocol: %s",
-                                     "a reply to another command");
-            ngx_idempotency_redis_conn_lost(conn,
-                                     NGX_IDEMPOTENCY_REDIS_CONNECT);
-        }
-    }
-}
-
-
-ngx_uint_t
-ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis)
-{
-    ngx_uint_t  i;
-
-    if (redis->conns == NULL) {
-        return 0;
-    }
-
-    for (i = 0; i < redis->connections; i++) {
-        if (redis->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY) {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-/* in turn one that is ready, else one that may be in a moment */
-
-static ngx_idempotency_redis_conn_t *
-ngx_idempotency_redis_conn_pick(ngx_idempotency_redis_t *redis)
-{
-    ngx_uint_t                     i;
-    ngx_idempotency_redis_conn_t  *conn, *hope;
-
-    if (redis->conns == NULL) {
-        return NULL;
-    }
-
-    hope = NULL;
-
-    for (i = 0; i < redis->connections; i++) {
-
-        redis->next++;
-        if (redis->next >= redis->connections) {
-            redis->next = 0;
-        }
-
-        conn = &redis->conns[redis->next];
-
-        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
-            return conn;
-        }
-
-        if (conn->refuses) {
-            ngx_idempotency_redis_conn_hasten(conn);
-            continue;
-        }
-
-        if (hope == NULL) {
-            hope = conn;
-        }
-    }
-
-    return hope;
-}
-
-
-static void
 ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_msec_t      delay;
@@ -298,9 +127,11 @@ ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn)
 void
 ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_idempotency_redis_t  *redis;
+    ngx_idempotency_redis_t       *redis;
+    ngx_idempotency_redis_node_t  *node;
 
     redis = conn->redis;
+    node = conn->node;
 
     ngx_log_debug2(NGX_LOG_DEBUG_EVENT, &conn->log, 0,
                    "idempotency store \"%V\" is ready, commands:%ui",
@@ -316,14 +147,15 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
     conn->peer.connection->idle = (conn->ncommands == 0);
     conn->log.action = "talking to";
 
-    if (redis->said) {
+    if (node->said) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                       "idempotency store \"%V\" is up again after %ui failed "
-                      "attempts", &redis->name, redis->failures);
+                      "attempts, node \"%V\"",
+                      &redis->name, node->failures, conn->peer.name);
     }
 
-    redis->said = 0;
-    redis->failures = 0;
+    node->said = 0;
+    node->failures = 0;
 
     ngx_idempotency_redis_hush(conn, 0);
 
@@ -331,9 +163,7 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
         ngx_post_event(&conn->flush, &ngx_posted_events);
     }
 
-    if (redis->ready) {
-        redis->ready(redis);
-    }
+    redis->topology->ready(node);
 }
 
 
@@ -349,7 +179,7 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
     n = ngx_min(conn->failures, 7);
 
     conn->failures++;
-    conn->redis->failures++;
+    conn->node->failures++;
     conn->refuses = 1;
     conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
 
@@ -357,6 +187,8 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
                     NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX);
 
     ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
+
+    conn->redis->topology->lost(conn->node);
 }
 
 
@@ -390,6 +222,8 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
     conn->refuses = (error == NGX_IDEMPOTENCY_REDIS_TIMEOUT);
 
     ngx_idempotency_redis_dial(conn);
+
+    conn->redis->topology->lost(conn->node);
 }
 
 

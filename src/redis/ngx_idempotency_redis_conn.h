@@ -1,7 +1,7 @@
 
 /*
- * A Redis server as one worker reaches it: persistent, pipelined connections
- * that all requests share.
+ * Redis as one worker reaches it, one server or many: persistent, pipelined
+ * connections that all requests share.
  */
 
 
@@ -16,9 +16,12 @@
 #include "ngx_idempotency_redis_proto.h"
 
 
-typedef struct ngx_idempotency_redis_s       ngx_idempotency_redis_t;
-typedef struct ngx_idempotency_redis_conn_s  ngx_idempotency_redis_conn_t;
-typedef struct ngx_idempotency_redis_cmd_s   ngx_idempotency_redis_cmd_t;
+typedef struct ngx_idempotency_redis_s           ngx_idempotency_redis_t;
+typedef struct ngx_idempotency_redis_node_s      ngx_idempotency_redis_node_t;
+typedef struct ngx_idempotency_redis_conn_s      ngx_idempotency_redis_conn_t;
+typedef struct ngx_idempotency_redis_cmd_s       ngx_idempotency_redis_cmd_t;
+typedef struct ngx_idempotency_redis_topology_s
+    ngx_idempotency_redis_topology_t;
 
 typedef void (*ngx_idempotency_redis_handler_pt)(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
@@ -36,39 +39,61 @@ typedef enum {
 
 /*
  * One command in flight.  Its memory is the caller's until the handler is
- * called, once, never from within send.  "reply" is NULL when none will come
+ * called, once, never from within send, and so is that of its arguments: it
+ * may have to be sent to another server.  "reply" is NULL when none will come
  * and cmd->error says why; the reply is freed after the handler returns.
  * cmd->handler may be set to NULL: nobody waits any more.  Without a reply,
- * cmd->sent tells whether the server may have seen the command: 0 means that
+ * cmd->sent tells whether a server may have seen the command: 0 means that
  * it was never executed.
  */
 
 struct ngx_idempotency_redis_cmd_s {
     ngx_queue_t                         queue;
+    ngx_str_t                          *args;
+    ngx_uint_t                          nargs;
+    ngx_str_t                          *key;     /* NULL: any server will do */
     ngx_msec_t                          deadline;
+    ngx_msec_t                          until;   /* on whatever servers */
     ngx_idempotency_redis_handler_pt    handler;
     void                               *data;
     ngx_idempotency_redis_error_e       error;
     uint64_t                            end;     /* in the bytes to send */
+    ngx_uint_t                          moves;   /* from server to server */
     unsigned                            sent:1;
+    unsigned                            skip:1;  /* a reply comes before */
 };
 
 
+/* where a server is */
+
+typedef struct {
+    ngx_str_t                           host;        /* empty: unix socket */
+    in_port_t                           port;
+    ngx_addr_t                         *addrs;       /* as known at first */
+    ngx_uint_t                          naddrs;
+    ngx_uint_t                          named;       /* host is no address */
+} ngx_idempotency_redis_place_t;
+
+
+typedef struct {
+    ngx_str_t                           user;
+    ngx_str_t                           password;
+    ngx_str_t                           password_file;
+} ngx_idempotency_redis_account_t;
+
+
 /*
- * What the configuration says about a server, and this worker's connections
- * to it.  Set by the configuration: everything down to "ready".
+ * What the configuration says, and what this worker has of it.  Set by the
+ * configuration: everything down to "data".
  */
 
 struct ngx_idempotency_redis_s {
     ngx_str_t                           name;        /* of the store */
-    ngx_str_t                           host;        /* empty: unix socket */
-    in_port_t                           port;
-    ngx_addr_t                         *addrs;       /* of the start */
-    ngx_uint_t                          naddrs;
 
-    ngx_str_t                           user;
-    ngx_str_t                           password;
-    ngx_str_t                           password_file;
+    ngx_idempotency_redis_topology_t   *topology;
+    ngx_array_t                         places;      /* of its target */
+
+    ngx_idempotency_redis_account_t     account;
     ngx_uint_t                          database;
 
     ngx_msec_t                          connect_timeout;
@@ -77,22 +102,16 @@ struct ngx_idempotency_redis_s {
 
     ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
     ngx_msec_t                          resolver_timeout;
-    ngx_uint_t                          named;       /* host is no address */
 
     ngx_uint_t                          tls;
 #if (NGX_SSL)
     ngx_ssl_t                          *ssl;         /* NULL: plain */
-    ngx_str_t                           ssl_name;
+    ngx_str_t                           ssl_name;    /* empty: the host */
     ngx_str_t                           ssl_trusted_certificate;
     ngx_str_t                           ssl_certificate;
     ngx_str_t                           ssl_certificate_key;
     ngx_flag_t                          ssl_verify;
 #endif
-
-    /* sent after login on every connection; a reply that is an error fails
-     * the connection.  ngx_str_t, each a whole command as RESP bytes. */
-
-    ngx_array_t                         greeting;
 
     /* a connection became ready: what waited may be sent now; not called
      * from within send */
@@ -102,11 +121,13 @@ struct ngx_idempotency_redis_s {
 
     /* of this worker */
 
-    ngx_idempotency_redis_conn_t       *conns;
-    ngx_uint_t                          next;
-    ngx_uint_t                          failures;    /* of this outage */
-    ngx_uint_t                          said;        /* what the log knows */
-    ngx_uint_t                          warned;
+    ngx_queue_t                         nodes;
+    ngx_queue_t                         gone;        /* nodes to be freed */
+    ngx_queue_t                         waiting;     /* commands */
+    ngx_event_t                         again;       /* for these */
+    ngx_connection_t                    dummy;
+    void                               *map;         /* of the topology */
+    unsigned                            started:1;
 };
 
 
@@ -120,13 +141,14 @@ ngx_int_t ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis);
 void ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis);
 
 /*
- * Sends a command.  All commands of one turn of the event loop leave in one
+ * Sends a command, its args, nargs, key, handler and data set, to the server
+ * that has the key.  All commands of one turn of the event loop leave in one
  * write.  NGX_AGAIN: the handler will be called.  NGX_ERROR: no connection is
  * up or about to be for the first time: refused at once, the handler is not
  * called.
  */
 ngx_int_t ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
-    ngx_str_t *args, ngx_uint_t n, ngx_idempotency_redis_cmd_t *cmd);
+    ngx_idempotency_redis_cmd_t *cmd);
 
 /*
  * A reply made no sense to who had asked: replies may be out of step, so all

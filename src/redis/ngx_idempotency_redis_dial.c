@@ -23,13 +23,15 @@ static ngx_err_t ngx_idempotency_redis_dial_test(ngx_connection_t *c);
 void
 ngx_idempotency_redis_dial(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_idempotency_redis_t  *redis;
+    ngx_idempotency_redis_t       *redis;
+    ngx_idempotency_redis_node_t  *node;
 
     redis = conn->redis;
+    node = conn->node;
 
     conn->tried = 0;
 
-    if (conn->dialed && redis->named) {
+    if (node->place.named && (conn->dialed || conn->naddrs == 0)) {
 
         if (redis->resolver
             && ngx_idempotency_redis_dial_resolve(conn) == NGX_OK)
@@ -37,14 +39,22 @@ ngx_idempotency_redis_dial(ngx_idempotency_redis_conn_t *conn)
             return;
         }
 
-        if (redis->resolver == NULL && !redis->warned) {
-            redis->warned = 1;
+        if (redis->resolver == NULL && !node->warned) {
+            node->warned = 1;
 
-            ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                          "idempotency store \"%V\" connects to \"%V\" by "
-                          "the addresses known at start, set \"resolver\" "
-                          "to have it resolved again",
-                          &redis->name, &redis->host);
+            if (conn->naddrs) {
+                ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                              "idempotency store \"%V\" connects to \"%V\" "
+                              "by the addresses known at start, set "
+                              "\"resolver\" to have it resolved again",
+                              &redis->name, &node->place.host);
+
+            } else {
+                ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                              "idempotency store \"%V\" was told of a server "
+                              "\"%V\" by name, set \"resolver\" to have it "
+                              "resolved", &redis->name, &node->place.host);
+            }
         }
     }
 
@@ -68,7 +78,7 @@ ngx_idempotency_redis_dial_resolve(ngx_idempotency_redis_conn_t *conn)
         return NGX_DECLINED;
     }
 
-    ctx->name = redis->host;
+    ctx->name = conn->node->place.host;
     ctx->handler = ngx_idempotency_redis_dial_resolved;
     ctx->data = conn;
     ctx->cancelable = 1;
@@ -144,7 +154,7 @@ ngx_idempotency_redis_dial_names(ngx_idempotency_redis_conn_t *conn,
         }
 
         ngx_memcpy(sa, ctx->addrs[i].sockaddr, ctx->addrs[i].socklen);
-        ngx_inet_set_port(sa, conn->redis->port);
+        ngx_inet_set_port(sa, conn->node->place.port);
 
         p = ngx_pnalloc(pool, NGX_SOCKADDR_STRLEN);
         if (p == NULL) {
@@ -273,7 +283,7 @@ ngx_idempotency_redis_dial_connect(ngx_idempotency_redis_conn_t *conn)
         return NGX_ERROR;
     }
 
-    ngx_idempotency_redis_hush(conn, conn->redis->said);
+    ngx_idempotency_redis_hush(conn, conn->node->said);
 
     c = peer->connection;
 

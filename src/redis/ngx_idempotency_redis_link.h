@@ -1,6 +1,6 @@
 
 /*
- * One connection, from inside: what the files about it share.
+ * Servers and connections, from inside: what the files about them share.
  */
 
 
@@ -13,6 +13,9 @@
 
 /* bytes of one read */
 #define NGX_IDEMPOTENCY_REDIS_CHUNK          16384
+
+/* commands of a login */
+#define NGX_IDEMPOTENCY_REDIS_STEPS          8
 
 /* kept by an output buffer that is empty */
 #define NGX_IDEMPOTENCY_REDIS_KEEP           65536
@@ -60,8 +63,74 @@ typedef struct {
 } ngx_idempotency_redis_bytes_t;
 
 
+/*
+ * What a server is to us.  SERVER has records; a sentinel is asked on one
+ * connection and listened to on another, which can do nothing else.
+ */
+
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_SERVER = 0,
+    NGX_IDEMPOTENCY_REDIS_ASKED,
+    NGX_IDEMPOTENCY_REDIS_HEARD
+} ngx_idempotency_redis_kind_e;
+
+
+/* one server, and this worker's connections to it */
+
+struct ngx_idempotency_redis_node_s {
+    ngx_queue_t                         queue;
+    ngx_idempotency_redis_t            *redis;
+    ngx_idempotency_redis_kind_e        kind;
+    ngx_idempotency_redis_place_t       place;
+    ngx_pool_t                         *pool;        /* of all of it */
+    ngx_str_t                           name;        /* for logs */
+
+    ngx_idempotency_redis_conn_t       *conns;
+    ngx_uint_t                          nconns;
+    ngx_uint_t                          next;
+
+    ngx_uint_t                          failures;    /* of this outage */
+    ngx_uint_t                          said;        /* what the log knows */
+    unsigned                            warned:1;
+};
+
+
+/*
+ * Which server has a key now, and what to do when it has not.  One server is
+ * the simplest topology.
+ */
+
+struct ngx_idempotency_redis_topology_s {
+
+    /* makes the first nodes; NGX_ERROR when memory is short */
+    ngx_int_t                         (*start)(
+                                         ngx_idempotency_redis_t *redis);
+    void                              (*stop)(ngx_idempotency_redis_t *redis);
+
+    /* NULL: not known.  With *hope it may be in a moment. */
+    ngx_idempotency_redis_node_t     *(*pick)(ngx_idempotency_redis_t *redis,
+                                         ngx_str_t *key, ngx_uint_t *hope);
+
+    /*
+     * A server answers.  NGX_OK: the command is taken care of, it was sent
+     * elsewhere or waits; NGX_DECLINED: this is the reply.
+     */
+    ngx_int_t                         (*reply)(
+                                         ngx_idempotency_redis_conn_t *conn,
+                                         ngx_idempotency_redis_cmd_t *cmd,
+                                         ngx_idempotency_redis_reply_t *reply);
+
+    /* a connection is ready; is lost, or could not be made */
+    void                              (*ready)(
+                                         ngx_idempotency_redis_node_t *node);
+    void                              (*lost)(
+                                         ngx_idempotency_redis_node_t *node);
+};
+
+
 struct ngx_idempotency_redis_conn_s {
     ngx_idempotency_redis_t            *redis;
+    ngx_idempotency_redis_node_t       *node;
     ngx_idempotency_redis_state_e       state;
 
     /* changes whenever a socket is closed */
@@ -80,7 +149,9 @@ struct ngx_idempotency_redis_conn_s {
     ngx_resolver_ctx_t                 *resolving;
 
     ngx_idempotency_redis_bytes_t       hello;
-    ngx_uint_t                          answered;    /* of the login */
+    u_char                             *steps[NGX_IDEMPOTENCY_REDIS_STEPS];
+    ngx_uint_t                          nsteps;      /* of the login */
+    ngx_uint_t                          answered;    /* of these */
     ngx_uint_t                          failures;    /* rounds in a row */
     ngx_msec_t                          since;       /* ready */
 
@@ -106,8 +177,40 @@ struct ngx_idempotency_redis_conn_s {
 };
 
 
+/* route: from a command to a server */
+
+/* The command was not executed: it is sent again in a moment, until its time
+ * is over. */
+void ngx_idempotency_redis_wait(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_cmd_t *cmd);
+/* The topology has changed: what waits is sent. */
+void ngx_idempotency_redis_changed(ngx_idempotency_redis_t *redis);
+
+
+/* node: one server */
+
+/* NULL when memory is short.  It is not connected yet. */
+ngx_idempotency_redis_node_t *ngx_idempotency_redis_node_create(
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place,
+    ngx_idempotency_redis_kind_e kind);
+void ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node);
+/* NGX_AGAIN, or NGX_ERROR if it cannot be reached. */
+ngx_int_t ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_cmd_t *cmd);
+ngx_uint_t ngx_idempotency_redis_node_is_up(
+    ngx_idempotency_redis_node_t *node);
+/* Closes its connections at once, and frees it when nobody needs it. */
+void ngx_idempotency_redis_node_leave(ngx_idempotency_redis_node_t *node);
+void ngx_idempotency_redis_node_free(ngx_idempotency_redis_node_t *node);
+
+
 /* conn: the life of a connection */
 
+ngx_int_t ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_node_t *node);
+void ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn);
+/* Commands are refused: nobody waits longer than needed for the next try. */
+void ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn);
 /* One address failed: closes, and tries the next one or backs off. */
 void ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn);
 /* A connection that was ready is lost; the first command gets "error". */

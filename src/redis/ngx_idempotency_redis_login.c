@@ -1,6 +1,7 @@
 
 /*
- * What is said on a new connection before any command: AUTH, SELECT, greeting.
+ * What is said on a new connection before any command: who we are, and what
+ * the server must be.
  */
 
 
@@ -19,7 +20,7 @@ static ngx_int_t ngx_idempotency_redis_login_hello(
 static ngx_int_t ngx_idempotency_redis_login_say(
     ngx_idempotency_redis_conn_t *conn, ngx_str_t *args, ngx_uint_t n);
 static void ngx_idempotency_redis_login_refused(
-    ngx_idempotency_redis_conn_t *conn, const char *step, ngx_str_t *text);
+    ngx_idempotency_redis_conn_t *conn, u_char *step, ngx_str_t *text);
 
 
 /* what Redis names; any other error is the last one */
@@ -62,65 +63,52 @@ ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn)
 
 
 /*
- * AUTH, SELECT and the greeting in one write.  Without a greeting PING shows
- * whether the server can answer: AUTH and SELECT are allowed while it loads.
+ * All of it in one write.  PING shows whether the server can answer: AUTH and
+ * SELECT are allowed while it loads.
  */
 
 static ngx_int_t
 ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
 {
-    u_char                    db[NGX_INT_T_LEN];
-    ngx_str_t                 args[3], *greeting;
-    ngx_uint_t                i, n;
-    ngx_idempotency_redis_t  *redis;
+    u_char                            db[NGX_INT_T_LEN];
+    ngx_str_t                         args[3];
+    ngx_uint_t                        n;
+    ngx_idempotency_redis_account_t  *account;
 
-    redis = conn->redis;
+    conn->nsteps = 0;
 
-    if (redis->password.len || redis->user.len) {
+    account = &conn->redis->account;
+
+    if (account->password.len || account->user.len) {
         n = 0;
 
         ngx_str_set(&args[n], "AUTH");
         n++;
 
-        if (redis->user.len) {
-            args[n++] = redis->user;
+        if (account->user.len) {
+            args[n++] = account->user;
         }
 
-        args[n++] = redis->password;
+        args[n++] = account->password;
 
         if (ngx_idempotency_redis_login_say(conn, args, n) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
-    if (redis->database) {
+    if (conn->redis->database) {
         ngx_str_set(&args[0], "SELECT");
         args[1].data = db;
-        args[1].len = ngx_sprintf(db, "%ui", redis->database) - db;
+        args[1].len = ngx_sprintf(db, "%ui", conn->redis->database) - db;
 
         if (ngx_idempotency_redis_login_say(conn, args, 2) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
-    if (redis->greeting.nelts == 0) {
-        ngx_str_set(&args[0], "PING");
+    ngx_str_set(&args[0], "PING");
 
-        return ngx_idempotency_redis_login_say(conn, args, 1);
-    }
-
-    greeting = redis->greeting.elts;
-
-    for (i = 0; i < redis->greeting.nelts; i++) {
-        if (ngx_idempotency_redis_pipe_append(&conn->hello, greeting[i].data,
-                                              greeting[i].len)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
+    return ngx_idempotency_redis_login_say(conn, args, 1);
 }
 
 
@@ -130,6 +118,8 @@ ngx_idempotency_redis_login_say(ngx_idempotency_redis_conn_t *conn,
 {
     ngx_int_t  rc;
     ngx_str_t  bytes;
+
+    conn->steps[conn->nsteps++] = args[0].data;
 
     if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
         return NGX_ERROR;
@@ -148,32 +138,14 @@ void
 ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_str_t                 text;
-    ngx_uint_t                n, auth, select, error;
-    const char               *step;
-    ngx_idempotency_redis_t  *redis;
+    u_char     *step;
+    ngx_str_t   text;
 
-    redis = conn->redis;
+    step = conn->steps[conn->answered++];
 
-    auth = (redis->password.len || redis->user.len);
-    select = (redis->database != 0);
-
-    n = conn->answered++;
-
-    if (auth && n == 0) {
-        step = "AUTH";
-
-    } else if (select && n == auth) {
-        step = "SELECT";
-
-    } else {
-        step = redis->greeting.nelts ? "greeting" : "PING";
-    }
-
-    error = (ngx_idempotency_redis_reply_type(reply)
-             == NGX_IDEMPOTENCY_REDIS_ERROR);
-
-    if (error) {
+    if (ngx_idempotency_redis_reply_type(reply)
+        == NGX_IDEMPOTENCY_REDIS_ERROR)
+    {
         ngx_idempotency_redis_reply_string(reply, &text);
 
         /* a user who may not ask whether it answers has the answer */
@@ -187,9 +159,7 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
         }
     }
 
-    if (conn->answered
-        == auth + select + ngx_max(redis->greeting.nelts, 1))
-    {
+    if (conn->answered == conn->nsteps) {
         ngx_idempotency_redis_conn_ready(conn);
     }
 }
@@ -197,7 +167,7 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
 static void
 ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
-    const char *step, ngx_str_t *text)
+    u_char *step, ngx_str_t *text)
 {
     size_t      len;
     u_char     *p, *last, buf[NGX_IDEMPOTENCY_REDIS_TEXT_MAX];

@@ -358,6 +358,11 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_ERROR;
     }
 
+    if (cmd->skip) {
+        cmd->skip = 0;
+        return NGX_OK;
+    }
+
     ngx_queue_remove(q);
     conn->ncommands--;
 
@@ -367,6 +372,10 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     }
 
     cmd->sent = 1;
+
+    if (conn->redis->topology->reply(conn, cmd, reply) == NGX_OK) {
+        return NGX_OK;
+    }
 
     if (cmd->handler) {
         cmd->handler(cmd, reply);

@@ -12,17 +12,14 @@ void
 ngx_idempotency_redis_report(ngx_idempotency_redis_conn_t *conn,
     ngx_uint_t kind, ngx_err_t err, const char *fmt, ...)
 {
-    u_char                   *p, buf[NGX_MAX_CONF_ERRSTR];
-    va_list                   args;
-    ngx_idempotency_redis_t  *redis;
+    u_char   *p, buf[NGX_MAX_CONF_ERRSTR];
+    va_list   args;
 
-    redis = conn->redis;
-
-    if (redis->said & kind) {
+    if (conn->node->said & kind) {
         return;
     }
 
-    redis->said |= kind;
+    conn->node->said |= kind;
 
     va_start(args, fmt);
     p = ngx_vslprintf(buf, buf + sizeof(buf), fmt, args);
@@ -30,7 +27,7 @@ ngx_idempotency_redis_report(ngx_idempotency_redis_conn_t *conn,
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
                   "idempotency store \"%V\" %*s, node \"%V\"",
-                  &redis->name, p - buf, buf, conn->peer.name);
+                  &conn->redis->name, p - buf, buf, conn->peer.name);
 }
 
 

@@ -14,6 +14,8 @@ static ngx_int_t ngx_idempotency_redis_tls_name(
 static void ngx_idempotency_redis_tls_handler(ngx_connection_t *c);
 static ngx_int_t ngx_idempotency_redis_tls_verify(
     ngx_idempotency_redis_conn_t *conn);
+static ngx_str_t *ngx_idempotency_redis_tls_expected(
+    ngx_idempotency_redis_conn_t *conn);
 static ngx_uint_t ngx_idempotency_redis_tls_host(ngx_connection_t *c,
     ngx_str_t *name);
 static ngx_uint_t ngx_idempotency_redis_tls_is_address(ngx_str_t *name);
@@ -69,7 +71,7 @@ ngx_idempotency_redis_tls_name(ngx_idempotency_redis_conn_t *conn)
     ngx_connection_t  *c;
 
     c = conn->peer.connection;
-    ssl_name = &conn->redis->ssl_name;
+    ssl_name = ngx_idempotency_redis_tls_expected(conn);
 
     if (ssl_name->len == 0
         || ngx_idempotency_redis_tls_is_address(ssl_name))
@@ -130,7 +132,7 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
     ngx_connection_t  *c;
 
     c = conn->peer.connection;
-    name = &conn->redis->ssl_name;
+    name = ngx_idempotency_redis_tls_expected(conn);
 
     rc = SSL_get_verify_result(c->ssl->connection);
 
@@ -152,6 +154,14 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
     }
 
     return NGX_OK;
+}
+
+
+static ngx_str_t *
+ngx_idempotency_redis_tls_expected(ngx_idempotency_redis_conn_t *conn)
+{
+    return conn->redis->ssl_name.len ? &conn->redis->ssl_name
+                                     : &conn->node->place.host;
 }
 
 

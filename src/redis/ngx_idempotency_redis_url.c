@@ -5,6 +5,7 @@
 
 
 #include "ngx_idempotency_redis_conf.h"
+#include "ngx_idempotency_redis_route.h"
 
 
 #define NGX_IDEMPOTENCY_REDIS_PORT          6379
@@ -27,6 +28,8 @@ typedef struct {
 
 static char *ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
     ngx_idempotency_redis_t *redis);
+static ngx_idempotency_redis_place_t *ngx_idempotency_redis_url_place(
+    ngx_conf_t *cf, ngx_idempotency_redis_t *redis);
 static char *ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
     ngx_idempotency_redis_t *redis);
 static char *ngx_idempotency_redis_url_login(ngx_conf_t *cf, ngx_str_t *info,
@@ -83,6 +86,8 @@ ngx_idempotency_redis_conf_target(ngx_conf_t *cf, ngx_str_t *url,
 
     rest.data = url->data + scheme->name.len;
     rest.len = url->len - scheme->name.len;
+
+    redis->topology = &ngx_idempotency_redis_single;
 
 #if (NGX_SSL)
     redis->ssl_verify = NGX_CONF_UNSET;
@@ -176,36 +181,67 @@ ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
 }
 
 
+static ngx_idempotency_redis_place_t *
+ngx_idempotency_redis_url_place(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis)
+{
+    ngx_idempotency_redis_place_t  *place;
+
+    if (redis->places.elts == NULL
+        && ngx_array_init(&redis->places, cf->pool, 4,
+                          sizeof(ngx_idempotency_redis_place_t))
+           != NGX_OK)
+    {
+        return NULL;
+    }
+
+    place = ngx_array_push(&redis->places);
+    if (place == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(place, sizeof(ngx_idempotency_redis_place_t));
+
+    return place;
+}
+
+
 static char *
 ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
     ngx_idempotency_redis_t *redis)
 {
-    u_char     *p, *last, *port;
-    ngx_int_t   n;
+    u_char                         *p, *last, *port;
+    ngx_int_t                       n;
+    ngx_idempotency_redis_place_t  *place;
+
+    place = ngx_idempotency_redis_url_place(cf, redis);
+    if (place == NULL) {
+        return NGX_CONF_ERROR;
+    }
 
     last = node->data + node->len;
 
-    redis->host.data = node->data;
+    place->host.data = node->data;
 
     if (node->len && node->data[0] == '[') {
-        redis->host.data++;
+        place->host.data++;
 
         p = ngx_strlchr(node->data, last, ']');
         if (p == NULL) {
             goto invalid;
         }
 
-        redis->host.len = p - redis->host.data;
+        place->host.len = p - place->host.data;
         port = p + 1;
 
     } else {
         p = ngx_strlchr(node->data, last, ':');
         port = p ? p : last;
 
-        redis->host.len = port - redis->host.data;
+        place->host.len = port - place->host.data;
     }
 
-    redis->port = NGX_IDEMPOTENCY_REDIS_PORT;
+    place->port = NGX_IDEMPOTENCY_REDIS_PORT;
 
     if (port < last) {
 
@@ -220,12 +256,12 @@ ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
             goto invalid;
         }
 
-        redis->port = (in_port_t) n;
+        place->port = (in_port_t) n;
     }
 
-    if (redis->host.len == 0
-        || ngx_strlchr(redis->host.data,
-                       redis->host.data + redis->host.len, '?'))
+    if (place->host.len == 0
+        || ngx_strlchr(place->host.data,
+                       place->host.data + place->host.len, '?'))
     {
         goto invalid;
     }
@@ -263,10 +299,11 @@ ngx_idempotency_redis_url_login(ngx_conf_t *cf, ngx_str_t *info,
     password.data = colon ? colon + 1 : last;
     password.len = last - password.data;
 
-    if (ngx_idempotency_redis_url_decode(cf->pool, &user, &redis->user)
+    if (ngx_idempotency_redis_url_decode(cf->pool, &user,
+                                         &redis->account.user)
         != NGX_OK
         || ngx_idempotency_redis_url_decode(cf->pool, &password,
-                                             &redis->password)
+                                            &redis->account.password)
            != NGX_OK)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -286,9 +323,10 @@ static char *
 ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
     ngx_idempotency_redis_t *redis)
 {
-    u_char     *p, *query, *last;
-    ngx_str_t   path, name, text;
-    ngx_url_t   u;
+    u_char                         *p, *query, *last;
+    ngx_str_t                       path, name, text;
+    ngx_url_t                       u;
+    ngx_idempotency_redis_place_t  *place;
 
     last = rest->data + rest->len;
     query = ngx_strlchr(rest->data, last, '?');
@@ -348,8 +386,13 @@ ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
         return NGX_CONF_ERROR;
     }
 
-    redis->addrs = u.addrs;
-    redis->naddrs = u.naddrs;
+    place = ngx_idempotency_redis_url_place(cf, redis);
+    if (place == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    place->addrs = u.addrs;
+    place->naddrs = u.naddrs;
 
     return NGX_CONF_OK;
 }

@@ -179,21 +179,20 @@ static void
 ngx_idempotency_redis_ready(ngx_idempotency_redis_t *redis)
 {
     ngx_idempotency_redis_ctx_t  *ctx;
-    ngx_str_t                     command;
+
+    static ngx_str_t              info = ngx_string("INFO");
 
     ctx = redis->data;
 
     /* one worker asks, and again after each loss of the connection */
 
     if (ngx_worker == 0 && !ctx->asked) {
-        ngx_str_set(&command, "INFO");
-
+        ctx->info.args = &info;
+        ctx->info.nargs = 1;
         ctx->info.handler = ngx_idempotency_redis_info;
         ctx->info.data = ctx;
 
-        if (ngx_idempotency_redis_send(redis, &command, 1, &ctx->info)
-            == NGX_AGAIN)
-        {
+        if (ngx_idempotency_redis_send(redis, &ctx->info) == NGX_AGAIN) {
             ctx->asked = 1;
         }
     }

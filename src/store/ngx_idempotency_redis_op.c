@@ -198,12 +198,14 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
         rop->args[1] = rop->script->text;
     }
 
+    rop->cmd.args = rop->args;
+    rop->cmd.nargs = rop->nargs;
+    rop->cmd.key = &rop->args[3];
     rop->cmd.handler = ngx_idempotency_redis_op_handler;
     rop->cmd.data = rop;
     rop->cmd.error = NGX_IDEMPOTENCY_REDIS_FINE;
 
-    return ngx_idempotency_redis_send(&ctx->redis, rop->args, rop->nargs,
-                                      &rop->cmd);
+    return ngx_idempotency_redis_send(&ctx->redis, &rop->cmd);
 }
 
 

@@ -1,0 +1,288 @@
+
+/*
+ * One server: where it is, and this worker's connections to it.
+ */
+
+
+#include "ngx_idempotency_redis_link.h"
+
+
+static ngx_int_t ngx_idempotency_redis_node_place(
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_place_t *place);
+static ngx_int_t ngx_idempotency_redis_node_copy(ngx_pool_t *pool,
+    ngx_str_t *from, ngx_str_t *to);
+static ngx_idempotency_redis_conn_t *ngx_idempotency_redis_node_pick(
+    ngx_idempotency_redis_node_t *node);
+
+
+ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_node_create(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_place_t *place, ngx_idempotency_redis_kind_e kind)
+{
+    ngx_uint_t                     i;
+    ngx_pool_t                    *pool;
+    ngx_idempotency_redis_node_t  *node;
+
+    pool = ngx_create_pool(1024, ngx_cycle->log);
+    if (pool == NULL) {
+        return NULL;
+    }
+
+    node = ngx_pcalloc(pool, sizeof(ngx_idempotency_redis_node_t));
+    if (node == NULL) {
+        ngx_destroy_pool(pool);
+        return NULL;
+    }
+
+    node->pool = pool;
+    node->redis = redis;
+    node->kind = kind;
+    node->nconns = (kind == NGX_IDEMPOTENCY_REDIS_SERVER)
+                   ? redis->connections : 1;
+
+    ngx_queue_insert_tail(&redis->nodes, &node->queue);
+
+    if (ngx_idempotency_redis_node_place(node, place) != NGX_OK) {
+        ngx_idempotency_redis_node_free(node);
+        return NULL;
+    }
+
+    node->conns = ngx_pcalloc(pool, node->nconns
+                                    * sizeof(ngx_idempotency_redis_conn_t));
+    if (node->conns == NULL) {
+        ngx_idempotency_redis_node_free(node);
+        return NULL;
+    }
+
+    for (i = 0; i < node->nconns; i++) {
+        if (ngx_idempotency_redis_conn_init(&node->conns[i], node)
+            != NGX_OK)
+        {
+            ngx_idempotency_redis_node_free(node);
+            return NULL;
+        }
+    }
+
+    return node;
+}
+
+
+/* a place may be that of a reply which is gone in a moment */
+
+static ngx_int_t
+ngx_idempotency_redis_node_place(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_place_t *place)
+{
+    ngx_uint_t   i;
+    ngx_addr_t  *to, *from;
+
+    node->place = *place;
+    node->place.addrs = NULL;
+
+    if (ngx_idempotency_redis_node_copy(node->pool, &place->host,
+                                        &node->place.host)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (place->naddrs == 0) {
+        node->name.data = ngx_pnalloc(node->pool, place->host.len
+                                                  + sizeof(":65535"));
+        if (node->name.data == NULL) {
+            return NGX_ERROR;
+        }
+
+        node->name.len = ngx_sprintf(node->name.data, "%V:%ui", &place->host,
+                                     (ngx_uint_t) place->port)
+                         - node->name.data;
+
+        return NGX_OK;
+    }
+
+    to = ngx_palloc(node->pool, place->naddrs * sizeof(ngx_addr_t));
+    if (to == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < place->naddrs; i++) {
+        from = &place->addrs[i];
+
+        to[i].sockaddr = ngx_palloc(node->pool, from->socklen);
+        if (to[i].sockaddr == NULL
+            || ngx_idempotency_redis_node_copy(node->pool, &from->name,
+                                               &to[i].name)
+               != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(to[i].sockaddr, from->sockaddr, from->socklen);
+        to[i].socklen = from->socklen;
+    }
+
+    node->place.addrs = to;
+    node->name = to[0].name;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_node_copy(ngx_pool_t *pool, ngx_str_t *from,
+    ngx_str_t *to)
+{
+    to->len = from->len;
+    to->data = ngx_pnalloc(pool, from->len + 1);
+    if (to->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (from->len) {
+        ngx_memcpy(to->data, from->data, from->len);
+    }
+
+    to->data[from->len] = '\0';
+
+    return NGX_OK;
+}
+
+
+void
+ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < node->nconns; i++) {
+        if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_OFF) {
+            ngx_idempotency_redis_dial(&node->conns[i]);
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_cmd_t *cmd)
+{
+    ngx_int_t                      rc;
+    ngx_str_t                      bytes;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    conn = ngx_idempotency_redis_node_pick(node);
+    if (conn == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_idempotency_redis_encode(cmd->args, cmd->nargs, &bytes)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_idempotency_redis_pipe_push(conn, &bytes, cmd);
+
+    ngx_idempotency_redis_encode_free(&bytes);
+
+    if (rc != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_OFF) {
+        ngx_idempotency_redis_dial(conn);
+    }
+
+    return NGX_AGAIN;
+}
+
+
+/* in turn one that is ready, else one that may be in a moment */
+
+static ngx_idempotency_redis_conn_t *
+ngx_idempotency_redis_node_pick(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn, *hope;
+
+    hope = NULL;
+
+    for (i = 0; i < node->nconns; i++) {
+
+        node->next++;
+        if (node->next >= node->nconns) {
+            node->next = 0;
+        }
+
+        conn = &node->conns[node->next];
+
+        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+            return conn;
+        }
+
+        if (conn->refuses) {
+            ngx_idempotency_redis_conn_hasten(conn);
+            continue;
+        }
+
+        if (hope == NULL) {
+            hope = conn;
+        }
+    }
+
+    return hope;
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_node_is_up(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < node->nconns; i++) {
+        if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+void
+ngx_idempotency_redis_node_leave(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    for (i = 0; i < node->nconns; i++) {
+        conn = &node->conns[i];
+
+        ngx_idempotency_redis_conn_close(conn);
+        ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+
+        conn->refuses = 1;
+        conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
+    }
+
+    /* who had sent something is told from the event loop */
+
+    ngx_queue_remove(&node->queue);
+    ngx_queue_insert_tail(&node->redis->gone, &node->queue);
+}
+
+
+void
+ngx_idempotency_redis_node_free(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; node->conns && i < node->nconns; i++) {
+        if (node->conns[i].node) {
+            ngx_idempotency_redis_conn_free(&node->conns[i]);
+        }
+    }
+
+    ngx_queue_remove(&node->queue);
+
+    ngx_destroy_pool(node->pool);
+}
