@@ -13,6 +13,7 @@
 #include <ngx_http.h>
 #include "ngx_http_idempotency_compat.h"
 #include "ngx_idempotency_lease.h"
+#include "ngx_idempotency_seal.h"
 #include "ngx_idempotency_store.h"
 
 
@@ -57,6 +58,8 @@ typedef struct {
 
     ngx_uint_t                         fingerprint;
     ngx_http_complex_value_t          *fingerprint_with;
+    ngx_array_t                       *secrets;
+                                           /* ngx_idempotency_secret_t * */
 
     ngx_uint_t                         duplicate;
     ngx_uint_t                         unknown;
@@ -151,7 +154,8 @@ typedef struct {
     ngx_str_t                          scope;
     u_char                             digest[NGX_IDEMPOTENCY_DIGEST_LEN];
     u_char                             owner[NGX_IDEMPOTENCY_OWNER_LEN];
-    u_char                             fingerprint
+    u_char                             content[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char                             fingerprint  /* of the content */
                                            [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
 
     ngx_idempotency_op_t              *op;     /* the last one submitted */

@@ -85,6 +85,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->required = NGX_CONF_UNSET;
     conf->max_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
+    conf->secrets = NGX_CONF_UNSET_PTR;
     conf->duplicate = NGX_CONF_UNSET_UINT;
     conf->unknown = NGX_CONF_UNSET_UINT;
     conf->store_error = NGX_CONF_UNSET_UINT;
@@ -108,6 +109,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_idempotency_loc_conf_t *conf = child;
 
     ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
+    ngx_conf_merge_ptr_value(conf->secrets, prev->secrets, NULL);
 
     if (ngx_http_idempotency_merge_identity(cf, prev, conf) != NGX_OK
         || ngx_http_idempotency_merge_answer(cf, prev, conf) != NGX_OK)

@@ -92,6 +92,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       0,
       NULL },
 
+    { ngx_string("idempotency_secret"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_secret,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("idempotency_duplicate"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_http_idempotency_conf_slot,

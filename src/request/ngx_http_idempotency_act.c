@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_act.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_failpoint.h"
+#include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
@@ -159,10 +160,26 @@ static ngx_int_t
 ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_int_t                       rc;
     ngx_uint_t                      off;
     ngx_http_idempotency_verdict_e  verdict;
 
     off = (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF);
+
+    /* NGX_DONE: it was made with another secret than the first of today */
+
+    rc = off ? NGX_OK : ngx_http_idempotency_fingerprint_as(r, ctx,
+                                               ctx->op->record.fingerprint);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+    }
+
+    if (rc == NGX_ERROR) {
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
     verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record,
                                               off ? NULL : ctx->fingerprint,
@@ -176,6 +193,16 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
         return ngx_http_idempotency_act_submit(r, ctx,
                                                    NGX_IDEMPOTENCY_PROBE, 0);
+    }
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
+        && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY
+        && rc == NGX_DONE)
+    {
+        /* the store could not see that they are equal, now it can */
+
+        return ngx_http_idempotency_act_submit(r, ctx, NGX_IDEMPOTENCY_CLAIM,
+                                               0);
     }
 
     if (verdict != NGX_HTTP_IDEMPOTENCY_REPLAY) {

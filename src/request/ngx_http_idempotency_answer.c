@@ -18,6 +18,8 @@ static ngx_buf_t *ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, size_t len);
 static ngx_int_t ngx_http_idempotency_answer_end(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_answer_encode(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *head);
 static ngx_int_t ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_list_t *list, ngx_array_t *fields);
 static ngx_uint_t ngx_http_idempotency_answer_hidden(
@@ -343,7 +345,37 @@ ngx_http_idempotency_answer_announce(ngx_http_request_t *r,
 }
 
 
-ngx_int_t
+void
+ngx_http_idempotency_answer_give(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
+{
+    ngx_idempotency_secret_t  **secret;
+
+    op->status = r->headers_out.status;
+
+    if (!ctx->keep
+        || ngx_http_idempotency_answer_encode(r, ctx, &op->head) != NGX_OK)
+    {
+        return;
+    }
+
+    op->body = ctx->body;
+    op->body_len = ctx->body_len;
+
+    secret = ctx->conf->secrets ? ctx->conf->secrets->elts : NULL;
+
+    if (secret && ngx_idempotency_seal(secret[0], op) != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "idempotency cannot seal the answer of record "
+                      "\"%*xs\", it is not kept", (size_t) 8, ctx->digest);
+        return;
+    }
+
+    op->keep = 1;
+}
+
+
+static ngx_int_t
 ngx_http_idempotency_answer_encode(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *head)
 {

@@ -48,9 +48,12 @@ ngx_uint_t ngx_http_idempotency_answer_is_whole(ngx_http_request_t *r,
 void ngx_http_idempotency_answer_announce(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
-/* The head as bytes for the store, in the request's pool. */
-ngx_int_t ngx_http_idempotency_answer_encode(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *head);
+/*
+ * Hands the answer to the operation that will keep it, sealed if there is a
+ * secret.  What cannot be handed over is not kept.
+ */
+void ngx_http_idempotency_answer_give(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_ANSWER_H_INCLUDED_ */

@@ -301,15 +301,7 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
         return ngx_http_idempotency_capture_open(r, ctx);
     }
 
-    op->status = r->headers_out.status;
-
-    if (ctx->keep
-        && ngx_http_idempotency_answer_encode(r, ctx, &op->head) == NGX_OK)
-    {
-        op->keep = 1;
-        op->body = ctx->body;
-        op->body_len = ctx->body_len;
-    }
+    ngx_http_idempotency_answer_give(r, ctx, op);
 
     ctx->settled = 1;
 

@@ -8,10 +8,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_policy.h"
 #include "ngx_http_idempotency_upstream.h"
-#include <openssl/rand.h>
-
-
-#define NGX_HTTP_IDEMPOTENCY_OWNERS  64
+#include "ngx_idempotency_random.h"
 
 
 static void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
@@ -78,34 +75,10 @@ ngx_http_idempotency_context_get(ngx_http_request_t *r)
 }
 
 
-/*
- * libcrypto asks its price for the call and not for the bytes: owners are
- * drawn many at a time.  Workers start with none, and do not fork.
- */
-
 ngx_int_t
 ngx_http_idempotency_context_owner(ngx_http_idempotency_ctx_t *ctx)
 {
-    static u_char      owners[NGX_HTTP_IDEMPOTENCY_OWNERS]
-                             [NGX_IDEMPOTENCY_OWNER_LEN];
-    static ngx_uint_t  left;
-
-    if (left == 0) {
-
-        if (RAND_bytes(owners[0], sizeof(owners)) != 1) {
-            ngx_log_error(NGX_LOG_CRIT, ctx->request->connection->log, 0,
-                          "idempotency got no random bytes from libcrypto");
-            return NGX_ERROR;
-        }
-
-        left = NGX_HTTP_IDEMPOTENCY_OWNERS;
-    }
-
-    left--;
-
-    ngx_memcpy(ctx->owner, owners[left], NGX_IDEMPOTENCY_OWNER_LEN);
-
-    return NGX_OK;
+    return ngx_idempotency_random(ctx->owner, NGX_IDEMPOTENCY_OWNER_LEN);
 }
 
 

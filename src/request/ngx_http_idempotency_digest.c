@@ -9,7 +9,10 @@
 
 
 /* what is gathered before libcrypto is called */
-#define NGX_HTTP_IDEMPOTENCY_DIGEST_BUF  512
+#define NGX_HTTP_IDEMPOTENCY_DIGEST_BUF    512
+
+/* of SHA-256 */
+#define NGX_HTTP_IDEMPOTENCY_DIGEST_BLOCK  64
 
 
 static ngx_int_t ngx_http_idempotency_digest_flush(void);
@@ -147,6 +150,36 @@ ngx_http_idempotency_digest_finish(u_char *digest)
         != 1)
     {
         return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_digest_keyed(ngx_log_t *log, const u_char *key,
+    const u_char *digest, u_char *keyed)
+{
+    u_char      pad[NGX_HTTP_IDEMPOTENCY_DIGEST_BLOCK];
+    ngx_uint_t  i, outer;
+
+    for (outer = 0; outer < 2; outer++) {
+
+        ngx_memset(pad, outer ? 0x5c : 0x36, sizeof(pad));
+
+        for (i = 0; i < NGX_IDEMPOTENCY_DIGEST_LEN; i++) {
+            pad[i] ^= key[i];
+        }
+
+        if (ngx_http_idempotency_digest_start(log) != NGX_OK
+            || ngx_http_idempotency_digest_add(pad, sizeof(pad)) != NGX_OK
+            || ngx_http_idempotency_digest_add(outer ? keyed : digest,
+                                               NGX_IDEMPOTENCY_DIGEST_LEN)
+               != NGX_OK
+            || ngx_http_idempotency_digest_finish(keyed) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
     return NGX_OK;

@@ -25,5 +25,9 @@ ngx_int_t ngx_http_idempotency_digest_add_part(const ngx_str_t *part);
 /* writes 32 bytes */
 ngx_int_t ngx_http_idempotency_digest_finish(u_char *digest);
 
+/* HMAC of a digest, with a key of 32 bytes; writes 32 bytes */
+ngx_int_t ngx_http_idempotency_digest_keyed(ngx_log_t *log, const u_char *key,
+    const u_char *digest, u_char *keyed);
+
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_DIGEST_H_INCLUDED_ */

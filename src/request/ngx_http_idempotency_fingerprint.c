@@ -9,6 +9,10 @@
 #include "ngx_http_idempotency_digest.h"
 
 
+static ngx_int_t ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_secret_t *secret);
+
+
 static ngx_str_t  ngx_http_idempotency_fingerprint_raw =
     ngx_string("fingerprint raw 1");
 
@@ -17,7 +21,8 @@ ngx_int_t
 ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_str_t  with;
+    ngx_str_t                   with;
+    ngx_idempotency_secret_t  **secret;
 
     if (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF) {
         return NGX_OK;
@@ -39,5 +44,82 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_idempotency_digest_finish(ctx->fingerprint);
+    if (ngx_http_idempotency_digest_finish(ctx->content) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    secret = ctx->conf->secrets ? ctx->conf->secrets->elts : NULL;
+
+    return ngx_http_idempotency_fingerprint_with(r, ctx,
+                                                 secret ? secret[0] : NULL);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, const u_char *other)
+{
+    ngx_idempotency_secret_t  *secret;
+
+    static u_char  none[NGX_IDEMPOTENCY_KEY_ID_LEN];
+
+    if (ngx_memcmp(ctx->fingerprint, other, NGX_IDEMPOTENCY_KEY_ID_LEN) == 0) {
+        return NGX_OK;
+    }
+
+    secret = NULL;
+
+    if (ngx_memcmp(other, none, NGX_IDEMPOTENCY_KEY_ID_LEN) != 0) {
+        secret = ngx_idempotency_secret_find(ctx->conf->secrets, other);
+
+        if (secret == NULL) {
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "idempotency record \"%*xs\" was made with a "
+                          "secret that is not known: keep old ones behind the "
+                          "first \"idempotency_secret\" for as long as "
+                          "records live", (size_t) 8, ctx->digest);
+            return NGX_DECLINED;
+        }
+    }
+
+    if (ngx_http_idempotency_fingerprint_with(r, ctx, secret) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return NGX_DONE;
+}
+
+
+/* the id of the secret, and as much of the digest as there is room for */
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_secret_t *secret)
+{
+    u_char  *p;
+    u_char   keyed[NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    p = ctx->content;
+
+    if (secret) {
+        if (ngx_http_idempotency_digest_keyed(r->connection->log,
+                                              secret->fingerprint,
+                                              ctx->content, keyed)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        p = keyed;
+
+        ngx_memcpy(ctx->fingerprint, secret->id, NGX_IDEMPOTENCY_KEY_ID_LEN);
+
+    } else {
+        ngx_memzero(ctx->fingerprint, NGX_IDEMPOTENCY_KEY_ID_LEN);
+    }
+
+    ngx_memcpy(ctx->fingerprint + NGX_IDEMPOTENCY_KEY_ID_LEN, p,
+               NGX_IDEMPOTENCY_FINGERPRINT_LEN - NGX_IDEMPOTENCY_KEY_ID_LEN);
+
+    return NGX_OK;
 }

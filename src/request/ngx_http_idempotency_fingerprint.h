@@ -13,10 +13,20 @@
 
 /*
  * Sets ctx->fingerprint from the body, which must have been read, and the
- * value of with=.  All zero when fingerprints are off.  NGX_OK or NGX_ERROR.
+ * value of with=, and with the first secret if there is one.  All zero when
+ * fingerprints are off.  NGX_OK or NGX_ERROR.
  */
 ngx_int_t ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+
+/*
+ * Makes ctx->fingerprint with the secret that "other", the fingerprint of a
+ * record, names, so that the two can be compared.  NGX_OK: it was so already;
+ * NGX_DONE: it is another one now; NGX_DECLINED: that secret is not known,
+ * which is logged; NGX_ERROR.
+ */
+ngx_int_t ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, const u_char *other);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_FINGERPRINT_H_INCLUDED_ */

@@ -136,16 +136,8 @@ ngx_http_idempotency_probe_answer(ngx_http_idempotency_ctx_t *ctx,
     ngx_idempotency_op_t *op)
 {
     op->executed = 1;
-    op->status = ctx->probe->headers_out.status;
 
-    if (ctx->keep
-        && ngx_http_idempotency_answer_encode(ctx->probe, ctx, &op->head)
-           == NGX_OK)
-    {
-        op->keep = 1;
-        op->body = ctx->body;
-        op->body_len = ctx->body_len;
-    }
+    ngx_http_idempotency_answer_give(ctx->probe, ctx, op);
 }
 
 

@@ -76,15 +76,25 @@ ngx_int_t
 ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_int_t   rc;
-    ngx_str_t  *line;
+    ngx_int_t                  rc;
+    ngx_str_t                 *line;
+    ngx_idempotency_record_t  *record;
+
+    record = &ctx->op->record;
+
+    if (ngx_idempotency_seal_open(ctx->conf->secrets, ctx->digest,
+                                  &record->head, &record->body)
+        != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
 
     ctx->stored = ngx_palloc(r->pool, sizeof(ngx_idempotency_answer_t));
     if (ctx->stored == NULL) {
         return NGX_ERROR;
     }
 
-    rc = ngx_idempotency_record_decode_head(r->pool, &ctx->op->record.head,
+    rc = ngx_idempotency_record_decode_head(r->pool, &record->head,
                                             ctx->stored);
     if (rc != NGX_OK) {
         return rc;
