@@ -30,6 +30,11 @@
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY  1
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE  2
 
+/* the index of a table, see profile.c */
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_IETF    0
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE  1
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_ACP     2
+
 /* statuses 0 to 599, a bit each */
 #define NGX_HTTP_IDEMPOTENCY_STATUSES  600
 
@@ -45,8 +50,21 @@ typedef struct {
 } ngx_http_idempotency_main_conf_t;
 
 
+/* directives whose default is the profile's: unset unless they were given */
+
+typedef struct {
+    ngx_http_complex_value_t          *scope;
+    ngx_http_complex_value_t          *with;           /* of a fingerprint */
+    ngx_flag_t                         required;
+    ngx_http_idempotency_statuses_t   *final;
+    ngx_http_idempotency_statuses_t   *retryable;
+} ngx_http_idempotency_given_t;
+
+
 typedef struct {
     ngx_idempotency_store_t           *store;          /* NULL: off */
+    ngx_uint_t                         profile;
+    ngx_http_idempotency_given_t       given;
 
     ngx_http_complex_value_t          *key;
     ngx_str_t                          key_header;     /* of "$http_NAME" */

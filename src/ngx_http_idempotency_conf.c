@@ -283,12 +283,12 @@ ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
         with.data = value[i].data + 5;
         with.len = value[i].len - 5;
 
-        if (ilcf->fingerprint_with) {
+        if (ilcf->given.with) {
             return "has two parameters \"with=\", put both values into one";
         }
 
-        ilcf->fingerprint_with = ngx_http_idempotency_conf_compile(cf, &with);
-        if (ilcf->fingerprint_with == NULL) {
+        ilcf->given.with = ngx_http_idempotency_conf_compile(cf, &with);
+        if (ilcf->given.with == NULL) {
             return NGX_CONF_ERROR;
         }
     }

@@ -28,6 +28,7 @@ extern ngx_http_idempotency_conf_slot_t
     ngx_http_idempotency_conf_store_error;
 extern ngx_http_idempotency_conf_slot_t
                                        ngx_http_idempotency_conf_max_response;
+extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_log_level;
 
 

@@ -35,6 +35,14 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_store_errors[] = {
 };
 
 
+static ngx_conf_enum_t  ngx_http_idempotency_conf_profiles[] = {
+    { ngx_string("ietf"), NGX_HTTP_IDEMPOTENCY_PROFILE_IETF },
+    { ngx_string("stripe"), NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE },
+    { ngx_string("acp"), NGX_HTTP_IDEMPOTENCY_PROFILE_ACP },
+    { ngx_null_string, 0 }
+};
+
+
 static ngx_conf_enum_t  ngx_http_idempotency_conf_log_levels[] = {
     { ngx_string("info"), NGX_LOG_INFO },
     { ngx_string("notice"), NGX_LOG_NOTICE },
@@ -76,6 +84,13 @@ ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_response = {
     ngx_conf_set_size_slot,
     NULL,
     "a size, as in \"1m\""
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile = {
+    ngx_conf_set_enum_slot,
+    ngx_http_idempotency_conf_profiles,
+    "\"ietf\", \"stripe\" or \"acp\""
 };
 
 

@@ -6,10 +6,14 @@
 
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_conf.h"
+#include "ngx_http_idempotency_profile.h"
 #include "ngx_http_idempotency_upstream.h"
 
 
 static ngx_int_t ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *prev,
     ngx_http_idempotency_loc_conf_t *conf);
 static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
@@ -17,24 +21,6 @@ static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
-
-
-static ngx_str_t  ngx_http_idempotency_final[] = {
-    ngx_string("200-499"),
-    ngx_string("500"),
-    ngx_string("501")
-};
-
-
-static ngx_str_t  ngx_http_idempotency_retryable[] = {
-    ngx_string("401"),
-    ngx_string("403"),
-    ngx_string("407"),
-    ngx_string("408"),
-    ngx_string("425"),
-    ngx_string("429"),
-    ngx_string("503")
-};
 
 
 void *
@@ -74,15 +60,18 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
      *     conf->source = NULL;
-     *     conf->scope = NULL;
+     *     conf->given.scope = NULL;
+     *     conf->given.with = NULL;
      *     conf->methods = 0;
-     *     conf->fingerprint_with = NULL;
      *     conf->probe = { 0, NULL };
      *     conf->describedby = { 0, NULL };
      */
 
     conf->store = NGX_CONF_UNSET_PTR;
-    conf->required = NGX_CONF_UNSET;
+    conf->profile = NGX_CONF_UNSET_UINT;
+    conf->given.required = NGX_CONF_UNSET;
+    conf->given.final = NGX_CONF_UNSET_PTR;
+    conf->given.retryable = NGX_CONF_UNSET_PTR;
     conf->max_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->secrets = NGX_CONF_UNSET_PTR;
@@ -92,8 +81,6 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->lease = NGX_CONF_UNSET_MSEC;
     conf->ttl = NGX_CONF_UNSET;
     conf->tombstone = NGX_CONF_UNSET;
-    conf->final = NGX_CONF_UNSET_PTR;
-    conf->retryable = NGX_CONF_UNSET_PTR;
     conf->max_response = NGX_CONF_UNSET_SIZE;
     conf->hide_headers = NGX_CONF_UNSET_PTR;
     conf->log_level = NGX_CONF_UNSET_UINT;
@@ -112,6 +99,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->secrets, prev->secrets, NULL);
 
     if (ngx_http_idempotency_merge_identity(cf, prev, conf) != NGX_OK
+        || ngx_http_idempotency_merge_profile(cf, prev, conf) != NGX_OK
         || ngx_http_idempotency_merge_answer(cf, prev, conf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -156,44 +144,47 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
         conf->source = prev->source;
     }
 
-    if (conf->scope == NULL) {
-        conf->scope = prev->scope;
-    }
-
-    if (conf->scope == NULL) {
-        conf->scope = ngx_http_idempotency_conf_value(cf,
-                                                      "$request_method $uri");
-    }
-
     if (conf->methods == 0) {
         conf->methods = prev->methods ? prev->methods
                                       : (NGX_HTTP_POST|NGX_HTTP_PATCH);
     }
 
-    ngx_conf_merge_value(conf->required, prev->required, 1);
     ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
 
     if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
         conf->fingerprint = prev->fingerprint;
-        conf->fingerprint_with = prev->fingerprint_with;
+        conf->given.with = prev->given.with;
     }
 
     ngx_conf_init_uint_value(conf->fingerprint,
                              NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW);
 
-    if (conf->fingerprint_with == NULL) {
-        conf->fingerprint_with = ngx_http_idempotency_conf_value(cf,
-                                                            "$is_args$args");
+    return conf->key ? NGX_OK : NGX_ERROR;
+}
+
+
+/* what the profile decides unless somebody has */
+
+static ngx_int_t
+ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_conf_merge_uint_value(conf->profile, prev->profile,
+                              NGX_HTTP_IDEMPOTENCY_PROFILE_IETF);
+
+    if (conf->given.scope == NULL) {
+        conf->given.scope = prev->given.scope;
     }
 
-    if (conf->key == NULL
-        || conf->scope == NULL
-        || conf->fingerprint_with == NULL)
-    {
-        return NGX_ERROR;
-    }
+    ngx_conf_merge_value(conf->given.required, prev->given.required,
+                         NGX_CONF_UNSET);
+    ngx_conf_merge_ptr_value(conf->given.final, prev->given.final,
+                             NGX_CONF_UNSET_PTR);
+    ngx_conf_merge_ptr_value(conf->given.retryable, prev->given.retryable,
+                             NGX_CONF_UNSET_PTR);
 
-    return NGX_OK;
+    return ngx_http_idempotency_profile_apply(cf, prev, conf);
 }
 
 
@@ -226,24 +217,6 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
                               1024 * 1024);
     ngx_conf_merge_str_value(conf->describedby, prev->describedby, "");
 
-    ngx_conf_merge_ptr_value(conf->final, prev->final, NULL);
-
-    if (conf->final == NULL) {
-        conf->final = ngx_http_idempotency_conf_status_list(cf,
-                          ngx_http_idempotency_final,
-                          sizeof(ngx_http_idempotency_final)
-                          / sizeof(ngx_str_t));
-    }
-
-    ngx_conf_merge_ptr_value(conf->retryable, prev->retryable, NULL);
-
-    if (conf->retryable == NULL) {
-        conf->retryable = ngx_http_idempotency_conf_status_list(cf,
-                              ngx_http_idempotency_retryable,
-                              sizeof(ngx_http_idempotency_retryable)
-                              / sizeof(ngx_str_t));
-    }
-
     ngx_conf_merge_ptr_value(conf->hide_headers, prev->hide_headers, NULL);
 
     if (conf->hide_headers == NULL) {
@@ -258,10 +231,6 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
         }
 
         ngx_str_set(name, "Set-Cookie");
-    }
-
-    if (conf->final == NULL || conf->retryable == NULL) {
-        return NGX_ERROR;
     }
 
     return NGX_OK;

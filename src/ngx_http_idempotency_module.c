@@ -61,7 +61,7 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_http_set_complex_value_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_idempotency_loc_conf_t, scope),
+      offsetof(ngx_http_idempotency_loc_conf_t, given.scope),
       NULL },
 
     { ngx_string("idempotency_methods"),
@@ -75,7 +75,7 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_idempotency_loc_conf_t, required),
+      offsetof(ngx_http_idempotency_loc_conf_t, given.required),
       NULL },
 
     { ngx_string("idempotency_max_key"),
@@ -138,14 +138,14 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_1MORE,
       ngx_http_idempotency_conf_statuses,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_idempotency_loc_conf_t, final),
+      offsetof(ngx_http_idempotency_loc_conf_t, given.final),
       NULL },
 
     { ngx_string("idempotency_retryable"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_1MORE,
       ngx_http_idempotency_conf_statuses,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_idempotency_loc_conf_t, retryable),
+      offsetof(ngx_http_idempotency_loc_conf_t, given.retryable),
       NULL },
 
     { ngx_string("idempotency_max_response"),
@@ -161,6 +161,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
+
+    { ngx_string("idempotency_profile"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, profile),
+      &ngx_http_idempotency_conf_profile },
 
     { ngx_string("idempotency_describedby"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,

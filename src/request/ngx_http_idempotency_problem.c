@@ -6,21 +6,12 @@
 
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_problem_body.h"
 
 
-typedef struct {
-    ngx_str_t                       line;
-    ngx_http_idempotency_result_e   result;
-    ngx_str_t                       code;
-    ngx_str_t                       retry;
-    ngx_str_t                       retry_after;
-    ngx_str_t                       title;
-    ngx_str_t                       detail;
-} ngx_http_idempotency_problem_t;
-
-
-static ngx_http_idempotency_problem_t *ngx_http_idempotency_problem_find(
-    ngx_http_idempotency_verdict_e verdict);
+static void ngx_http_idempotency_problem_find(
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_http_idempotency_problem_t *problem);
 static ngx_uint_t ngx_http_idempotency_problem_status(
     ngx_http_idempotency_problem_t *problem);
 static ngx_int_t ngx_http_idempotency_problem_send(ngx_http_request_t *r,
@@ -31,13 +22,6 @@ static ngx_int_t ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem);
 static ngx_int_t ngx_http_idempotency_problem_link(ngx_http_request_t *r,
     ngx_str_t *url);
-static ngx_int_t ngx_http_idempotency_problem_body(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem,
-    ngx_chain_t *out);
-
-
-static ngx_str_t  ngx_http_idempotency_problem_type =
-    ngx_string("application/problem+json");
 
 
 /* in the order of the verdicts, from KEY_MISSING on */
@@ -122,14 +106,21 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
 {
     ngx_int_t                        rc;
+    ngx_str_t                       *code;
     ngx_uint_t                       status;
-    ngx_http_idempotency_problem_t  *problem;
+    ngx_http_idempotency_problem_t   problem;
 
-    problem = ngx_http_idempotency_problem_find(verdict);
-    status = ngx_http_idempotency_problem_status(problem);
+    /* a log has one word for one thing, whatever the profile */
+
+    code = &ngx_http_idempotency_problems[verdict
+                                    - NGX_HTTP_IDEMPOTENCY_KEY_MISSING].code;
+
+    ngx_http_idempotency_problem_find(ctx, verdict, &problem);
+
+    status = ngx_http_idempotency_problem_status(&problem);
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-    ctx->result = problem->result;
+    ctx->result = problem.result;
 
     /* without a source the record has no name yet */
 
@@ -137,17 +128,19 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
         ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                       "idempotency refused a request, code \"%V\", "
                       "record \"%*xs\"",
-                      &problem->code, (size_t) 8, ctx->digest);
+                      code, (size_t) 8, ctx->digest);
 
     } else {
         ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                       "idempotency refused a request, code \"%V\"",
-                      &problem->code);
+                      code);
     }
 
     if (ngx_http_idempotency_problem_has_page(r, status)) {
 
-        if (ngx_http_idempotency_problem_headers(r, ctx, problem) != NGX_OK) {
+        if (ngx_http_idempotency_problem_headers(r, ctx, &problem)
+            != NGX_OK)
+        {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
@@ -169,11 +162,16 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 }
 
 
-static ngx_http_idempotency_problem_t *
-ngx_http_idempotency_problem_find(ngx_http_idempotency_verdict_e verdict)
+static void
+ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_verdict_e verdict,
+    ngx_http_idempotency_problem_t *problem)
 {
-    return &ngx_http_idempotency_problems[verdict
+    *problem = ngx_http_idempotency_problems[verdict
                                           - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
+
+    ngx_http_idempotency_problem_translate(ctx->conf->profile, verdict,
+                                           problem);
 }
 
 
@@ -210,28 +208,23 @@ ngx_http_idempotency_problem_fill(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
     ngx_chain_t *out)
 {
-    ngx_uint_t                       status;
-    ngx_http_idempotency_problem_t  *problem;
+    ngx_http_idempotency_problem_t  problem;
 
-    problem = ngx_http_idempotency_problem_find(verdict);
-    status = ngx_http_idempotency_problem_status(problem);
+    ngx_http_idempotency_problem_find(ctx, verdict, &problem);
 
-    ctx->result = problem->result;
+    ctx->result = problem.result;
 
-    r->headers_out.status = status;
-    r->headers_out.status_line = problem->line;
-    r->headers_out.content_type = ngx_http_idempotency_problem_type;
-    r->headers_out.content_type_len = ngx_http_idempotency_problem_type.len;
-    r->headers_out.content_type_lowcase = NULL;
+    r->headers_out.status = ngx_http_idempotency_problem_status(&problem);
+    r->headers_out.status_line = problem.line;
 
     r->disable_not_modified = 1;
     r->allow_ranges = 0;
 
-    if (ngx_http_idempotency_problem_headers(r, ctx, problem) != NGX_OK) {
+    if (ngx_http_idempotency_problem_headers(r, ctx, &problem) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_http_idempotency_problem_body(r, ctx, problem, out);
+    return ngx_http_idempotency_problem_body(r, ctx, verdict, &problem, out);
 }
 
 
@@ -273,6 +266,12 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     static ngx_str_t  no_store = ngx_string("no-store");
     static ngx_str_t  retry_after = ngx_string("Retry-After");
 
+    /* its clients ask this header before they look at the status */
+
+    static ngx_str_t  should_retry = ngx_string("Stripe-Should-Retry");
+    static ngx_str_t  yes = ngx_string("true");
+    static ngx_str_t  no = ngx_string("false");
+
     h = ngx_http_idempotency_header_add(&r->headers_out.headers,
                                         &cache_control, &no_store);
 
@@ -289,6 +288,16 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
         && ngx_http_idempotency_header_add(&r->headers_out.headers,
                                            &retry_after,
                                            &problem->retry_after)
+           == NULL)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
+        && ngx_http_idempotency_header_add(&r->headers_out.headers,
+                                           &should_retry,
+                                           problem->retry.data[0] == 's'
+                                           ? &yes : &no)
            == NULL)
     {
         return NGX_ERROR;
@@ -340,63 +349,4 @@ ngx_http_idempotency_problem_link(ngx_http_request_t *r, ngx_str_t *url)
     }
 
     return ngx_http_idempotency_add_multi_header(r, &r->headers_out.link, h);
-}
-
-
-/* nothing in it needs escaping: the URL was checked at configuration */
-
-static ngx_int_t
-ngx_http_idempotency_problem_body(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem,
-    ngx_chain_t *out)
-{
-    size_t      len;
-    ngx_buf_t  *b;
-    ngx_str_t  *url;
-
-    url = &ctx->conf->describedby;
-
-    len = sizeof("{\"type\":\"about:blank#\",\"title\":\"\",\"status\":,"
-                 "\"detail\":\"\",\"code\":\"\",\"original_status\":}\n")
-          + url->len + 2 * problem->code.len + problem->title.len
-          + problem->detail.len + 2 * NGX_INT_T_LEN;
-
-    b = ngx_create_temp_buf(r->pool, len);
-    if (b == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (url->len) {
-        b->last = ngx_sprintf(b->last, "{\"type\":\"%V#%V\"", url,
-                              &problem->code);
-
-    } else {
-        b->last = ngx_sprintf(b->last, "{\"type\":\"about:blank\"");
-    }
-
-    b->last = ngx_sprintf(b->last,
-                          ",\"title\":\"%V\",\"status\":%ui,\"detail\":\"%V\","
-                          "\"code\":\"%V\"",
-                          &problem->title, r->headers_out.status,
-                          &problem->detail, &problem->code);
-
-    if (ctx->op && ctx->op->record.status
-        && problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED)
-    {
-        b->last = ngx_sprintf(b->last, ",\"original_status\":%ui",
-                              ctx->op->record.status);
-    }
-
-    *b->last++ = '}';
-    *b->last++ = '\n';
-
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    r->headers_out.content_length_n = b->last - b->pos;
-
-    out->buf = b;
-    out->next = NULL;
-
-    return NGX_OK;
 }
