@@ -8,12 +8,13 @@ leaks a descriptor, or needs a restart when the lies end.
 
 import os
 import random
+import struct
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from fakeredis import (CLOSE, NOTHING, RESET, Fake, answer,  # noqa: E402
-                       granted, is_claim)
+                       bulk, granted, is_claim, owner)
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      same, until)
 
@@ -32,12 +33,12 @@ workers = gw.workers()
 
 
 def honest(args):
-    return granted(args) if is_claim(args) else answer(0, owner=args[4])
+    return granted(args) if is_claim(args) else answer(0, owner=owner(args))
 
 
 def told(*what):
     """a reply to who has asked"""
-    return lambda args: answer(*what, owner=args[4])
+    return lambda args: answer(*what, owner=owner(args))
 
 
 def said(reply, args):
@@ -89,22 +90,25 @@ LIES = {
     'an error without a text': b'-\r\n',
     'an array of two': b'*2\r\n:1\r\n:1\r\n',
     'an array of four': b'*4\r\n:1\r\n:1\r\n$0\r\n\r\n:1\r\n',
+    'an empty string': bulk(b''),
+    'less than an answer': lambda args: bulk(struct.pack('>BQ', 1, 1)
+                                             + owner(args)[:15]),
     'other types inside': b'*3\r\n$1\r\n1\r\n:1\r\n$0\r\n\r\n',
     'nil inside': b'*3\r\n:1\r\n:1\r\n$-1\r\n',
     'an array inside': b'*3\r\n:1\r\n:1\r\n*1\r\n:1\r\n',
     'an error inside': b'*3\r\n:1\r\n:1\r\n-ERR\r\n',
     'a result that is none': told(77),
-    'a negative result': told(-1),
+    'the last of all results': told(255),
     'granted without a record': told(1),
     'told to nobody': answer(0),
     'granted to nobody': answer(1, b'noise' * 40),
-    'granted to another': granted([b''] * 4 + [b'o' * 16, b'f' * 32]),
+    'granted to another': granted([b''] * 4 + [b'o' * 16 + b'f' * 32]),
     'granted with noise': told(1, b'noise' * 40),
     'exists without a record': told(2),
     'not issued': told(3),
     'refused': told(4),
     'ok': told(0),
-    'a time that is none': told(1, b'', -9223372036854775808),
+    'a time that is none': told(1, b'', 2 ** 64 - 1),
     'no RESP': b'HTTP/1.1 400 Bad Request\r\n\r\n',
     'noise': bytes(range(256)),
     'zeroes': bytes(1000),
@@ -135,7 +139,7 @@ LIES = {
 def test_lies():
     for name, reply in LIES.items():
         a = lie(name, lambda args: (said(reply, args) if is_claim(args)
-                                       else answer(0, owner=args[4])))
+                                       else answer(0, owner=owner(args))))
         same((a.code, a.get('retry-after')), ('store_unavailable', '1'),
              name + ': refused')
 

@@ -38,11 +38,15 @@ MUTANTS = {
         (0, b'if r and st ~= 0 and st ~= 1 and not (st == 3',
          b'if r and st ~= 0 and st == 9 and not (st == 3'),
     'the same owner is not told "yours"':
-        (2, b'if r and r.owner == own then\n  if r.state == 2 then\n    r.l',
-         b"if r and r.owner == ''  then\n  if r.state == 2 then\n    r.l"),
+        (2, b'elseif r and r_owner == own then',
+         b"elseif r and r_owner == ''  then"),
     'a completion is not kept':
-        (0, b'if r.state == 2 or r.state == 3 then done() return',
-         b'if r.state == 2 or r.state == 3 then bare() return'),
+        (0, b'r_state, r_kept, r_status = 4, kept, status\n'
+         b'r_until, r_tomb = now + ttl * 1000, tomb\ntail = ARGV[2]\n'
+         b'r_head, r_body = head, #tail - head\nelseif',
+         b'r_state, r_kept, r_status = 2, kept, status\n'
+         b'r_until, r_tomb = now + ttl * 1000, tomb\ntail = ARGV[2]\n'
+         b'r_head, r_body = head, #tail - head\nelseif'),
 }
 
 LOCATIONS = '''

@@ -130,6 +130,7 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
     ngx_idempotency_op_e type)
 {
     ngx_buf_t                      b;
+    ngx_str_t                     *answer;
     ngx_chain_t                    cl;
     ngx_idempotency_op_t          *copy;
     ngx_idempotency_redis_op_t    *rop;
@@ -155,18 +156,22 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
 
         /* what op points to may be gone, its arguments are not */
 
+        answer = &rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1];
+
+        copy->keep = 1;
+        copy->head.data = answer->data;
+        copy->head.len = op->head.len;
+
         ngx_memzero(&b, sizeof(ngx_buf_t));
 
-        b.pos = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].data;
-        b.last = b.pos + rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
+        b.pos = answer->data + op->head.len;
+        b.last = answer->data + answer->len;
 
         cl.buf = &b;
         cl.next = NULL;
 
-        copy->keep = 1;
-        copy->head = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 2];
         copy->body = &cl;
-        copy->body_len = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
+        copy->body_len = b.last - b.pos;
     }
 
     rop = ngx_idempotency_redis_op_create(copy, NULL);
@@ -193,8 +198,7 @@ ngx_idempotency_redis_later_size(ngx_idempotency_redis_op_t *rop)
     size = sizeof(ngx_idempotency_op_t) + sizeof(ngx_idempotency_redis_op_t);
 
     if (rop->nargs == NGX_IDEMPOTENCY_REDIS_ARGS) {
-        size += rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len
-                + rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 2].len;
+        size += rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
     }
 
     return size;

@@ -10,6 +10,8 @@
 static ngx_int_t ngx_idempotency_redis_op_args(
     ngx_idempotency_redis_op_t *rop, u_char *digest, u_char *owner,
     u_char *fingerprint);
+static u_char *ngx_idempotency_redis_op_number(u_char *p, ngx_uint_t bytes,
+    uint64_t n);
 static ngx_int_t ngx_idempotency_redis_op_answer(
     ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_handler(
@@ -68,77 +70,80 @@ static ngx_int_t
 ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     u_char *owner, u_char *fingerprint)
 {
-    u_char                       *p, *last;
+    u_char                       *p;
     time_t                        keep;
-    uint64_t                      numbers[6];
     ngx_str_t                    *arg;
-    ngx_uint_t                    i;
     ngx_idempotency_op_t         *op;
     ngx_idempotency_redis_ctx_t  *ctx;
 
     op = rop->op;
     ctx = op->store->data;
+    arg = rop->args;
 
     keep = ngx_max(op->ttl, op->tombstone);
     keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
 
-    numbers[0] = rop->lease ? rop->lease->lease : op->lease;
-    numbers[1] = rop->lease ? rop->lease->keep : keep;
-    numbers[2] = op->ttl;
-    numbers[3] = op->tombstone;
-    numbers[4] = op->flags;
-    numbers[5] = rop->lease ? rop->lease->fence : op->fence;
-
     p = ngx_pnalloc(op->pool, ctx->prefix.len
                               + 2 * NGX_IDEMPOTENCY_DIGEST_LEN
-                              + 7 * NGX_INT64_LEN);
+                              + NGX_IDEMPOTENCY_REDIS_QUESTION);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
-    arg = rop->args;
+    ngx_str_set(&arg[0], "EVALSHA");
 
-    ngx_str_set(arg, "EVALSHA");
-    arg++;
+    arg[1] = rop->script->sha;
 
-    *arg++ = rop->script->sha;
+    ngx_str_set(&arg[2], "1");
 
-    ngx_str_set(arg, "1");
-    arg++;
+    arg[3].data = p;
+    p = ngx_cpymem(p, ctx->prefix.data, ctx->prefix.len);
+    p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    arg[3].len = p - arg[3].data;
 
-    last = ngx_cpymem(p, ctx->prefix.data, ctx->prefix.len);
-    last = ngx_hex_dump(last, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
-    arg->data = p;
-    arg->len = last - p;
-    arg++;
+    arg[4].data = p;
+    arg[4].len = NGX_IDEMPOTENCY_REDIS_QUESTION;
 
-    arg->data = owner;
-    arg->len = NGX_IDEMPOTENCY_OWNER_LEN;
-    arg++;
+    p = ngx_cpymem(p, owner, NGX_IDEMPOTENCY_OWNER_LEN);
+    p = ngx_cpymem(p, fingerprint, NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
-    arg->data = fingerprint;
-    arg->len = NGX_IDEMPOTENCY_FINGERPRINT_LEN;
-    arg++;
+    p = ngx_idempotency_redis_op_number(p, 8, rop->lease ? rop->lease->lease
+                                                         : op->lease);
+    p = ngx_idempotency_redis_op_number(p, 8, rop->lease ? rop->lease->keep
+                                                         : keep);
+    p = ngx_idempotency_redis_op_number(p, 8, op->ttl);
+    p = ngx_idempotency_redis_op_number(p, 8, op->tombstone);
+    p = ngx_idempotency_redis_op_number(p, 8, rop->lease ? rop->lease->fence
+                                                         : op->fence);
+    p = ngx_idempotency_redis_op_number(p, 4, op->keep ? op->head.len : 0);
+    p = ngx_idempotency_redis_op_number(p, 2, op->status);
 
-    for (i = 0; i < 6; i++) {
-        arg->data = last;
-        last = ngx_sprintf(last, "%uL", numbers[i]);
-        arg->len = last - arg->data;
-        arg++;
-    }
+    *p++ = (u_char) op->flags;
+    *p++ = (u_char) op->keep;
 
-    rop->nargs = arg - rop->args;
+    rop->nargs = 5;
 
-    if (op->type != NGX_IDEMPOTENCY_COMPLETE
-        && !(op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))
+    if (op->type == NGX_IDEMPOTENCY_COMPLETE
+        || (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))
     {
-        return NGX_OK;
+        return ngx_idempotency_redis_op_answer(rop);
     }
 
-    arg->data = last;
-    arg->len = ngx_sprintf(last, "%ui", op->status) - last;
+    return NGX_OK;
+}
 
-    return ngx_idempotency_redis_op_answer(rop);
+
+static u_char *
+ngx_idempotency_redis_op_number(u_char *p, ngx_uint_t bytes, uint64_t n)
+{
+    ngx_uint_t  i;
+
+    for (i = bytes; i; i--) {
+        p[i - 1] = (u_char) n;
+        n >>= 8;
+    }
+
+    return p + bytes;
 }
 
 
@@ -153,30 +158,20 @@ ngx_idempotency_redis_op_answer(ngx_idempotency_redis_op_t *rop)
     ngx_idempotency_op_t  *op;
 
     op = rop->op;
-    arg = &rop->args[rop->nargs + 1];
-
-    rop->nargs = NGX_IDEMPOTENCY_REDIS_ARGS;
+    arg = &rop->args[rop->nargs++];
 
     if (!op->keep) {
-        ngx_str_set(&arg[0], "0");
-        ngx_str_set(&arg[1], "");
-        ngx_str_set(&arg[2], "");
+        ngx_str_set(arg, "");
         return NGX_OK;
     }
 
-    p = ngx_palloc(op->pool, op->head.len + op->body_len + 1);
-    if (p == NULL) {
+    arg->len = op->head.len + op->body_len;
+    arg->data = ngx_pnalloc(op->pool, arg->len);
+    if (arg->data == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_str_set(&arg[0], "1");
-
-    arg[1].data = p;
-    arg[1].len = op->head.len;
-    p = ngx_cpymem(p, op->head.data, op->head.len);
-
-    arg[2].data = p;
-    arg[2].len = op->body_len;
+    p = ngx_cpymem(arg->data, op->head.data, op->head.len);
 
     for (cl = op->body; cl; cl = cl->next) {
         p = ngx_cpymem(p, cl->buf->pos, cl->buf->last - cl->buf->pos);
@@ -406,35 +401,28 @@ static ngx_int_t
 ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
     ngx_idempotency_redis_reply_t *reply)
 {
-    int64_t                        result, now;
-    ngx_str_t                      value, owner;
+    u_char                        *p;
+    uint64_t                       now;
+    ngx_str_t                      value;
+    ngx_uint_t                     result;
     ngx_idempotency_op_t          *op;
     ngx_idempotency_redis_ctx_t   *ctx;
-    ngx_idempotency_redis_reply_t *number, *time, *record;
 
     op = rop->op;
     ctx = op->store->data;
 
-    number = ngx_idempotency_redis_reply_element(reply, 0);
-    time = ngx_idempotency_redis_reply_element(reply, 1);
-    record = ngx_idempotency_redis_reply_element(reply, 2);
-
-    if (ngx_idempotency_redis_reply_elements(reply) != 4
-        || ngx_idempotency_redis_reply_type(number)
-           != NGX_IDEMPOTENCY_REDIS_INTEGER
-        || ngx_idempotency_redis_reply_type(time)
-           != NGX_IDEMPOTENCY_REDIS_INTEGER
-        || ngx_idempotency_redis_reply_type(record)
-           != NGX_IDEMPOTENCY_REDIS_STRING)
+    if (ngx_idempotency_redis_reply_type(reply)
+        != NGX_IDEMPOTENCY_REDIS_STRING)
     {
         return NGX_ERROR;
     }
 
-    ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, 3), &owner);
+    ngx_idempotency_redis_reply_string(reply, &value);
 
-    if (owner.len != NGX_IDEMPOTENCY_OWNER_LEN
-        || ngx_memcmp(owner.data, rop->lease ? rop->lease->owner : op->owner,
+    p = value.data;
+
+    if (value.len < NGX_IDEMPOTENCY_REDIS_ANSWER
+        || ngx_memcmp(p + 9, rop->lease ? rop->lease->owner : op->owner,
                       NGX_IDEMPOTENCY_OWNER_LEN)
            != 0)
     {
@@ -448,10 +436,9 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
         ctx->refusal.len = 0;
     }
 
-    result = ngx_idempotency_redis_reply_integer(number);
-    now = ngx_idempotency_redis_reply_integer(time);
+    result = *p++;
 
-    if (result < NGX_IDEMPOTENCY_OK || result > NGX_IDEMPOTENCY_REFUSED) {
+    if (result > NGX_IDEMPOTENCY_REFUSED) {
         return NGX_DECLINED;
     }
 
@@ -462,7 +449,12 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
 
     op->result = (ngx_idempotency_result_e) result;
 
-    ngx_idempotency_redis_reply_string(record, &value);
+    for (now = 0; p < value.data + 9; p++) {
+        now = now << 8 | *p;
+    }
+
+    value.data += NGX_IDEMPOTENCY_REDIS_ANSWER;
+    value.len -= NGX_IDEMPOTENCY_REDIS_ANSWER;
 
     if (value.len) {
         value.data = ngx_pstrdup(op->pool, &value);

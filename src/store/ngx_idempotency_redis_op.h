@@ -17,7 +17,14 @@
 
 /* one for each operation, and a second one for resolve */
 #define NGX_IDEMPOTENCY_REDIS_SCRIPTS  (NGX_IDEMPOTENCY_PURGE + 2)
-#define NGX_IDEMPOTENCY_REDIS_ARGS     16
+
+/* EVALSHA, script, "1", key, question, and for some the answer to keep */
+#define NGX_IDEMPOTENCY_REDIS_ARGS     6
+
+/* bytes of a question, and before the record in an answer */
+#define NGX_IDEMPOTENCY_REDIS_QUESTION                                        \
+    (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 48)
+#define NGX_IDEMPOTENCY_REDIS_ANSWER   (9 + NGX_IDEMPOTENCY_OWNER_LEN)
 
 
 typedef struct {

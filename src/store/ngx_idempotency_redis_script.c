@@ -12,127 +12,142 @@
 
 
 /*
- * r is the record or nil; st its state now: an executing one whose lease is
- * over is unknown (3), a done one past its ttl a tombstone (5), and nil
- * stands for what is not there or no longer counts.
+ * r says whether a record is there that counts, r_... are its fields; st is
+ * its state now: an executing one whose lease is over is unknown (3), a done
+ * one past its ttl a tombstone (5).  A script sets result; put, if the record
+ * is to be written, with what is behind its header in tail; and whole, if
+ * who asked wants the answer too.
+ *
+ * Locals and text instead of a table and functions: making these anew costs
+ * Redis more than all that the scripts decide.
  */
 
+#define NGX_IDEMPOTENCY_REDIS_LUA_RECORD                                      \
+    "r_state, r_kept, r_x, r_status, r_y, r_owner, r_fp, r_fence, r_lease,\n" \
+    "r_until, r_created, r_attempts, r_keep, r_tomb, r_head, r_body,\n"       \
+    "r_issued"
+
+/* a record as this owner would have claimed it */
+#define NGX_IDEMPOTENCY_REDIS_LUA_NEW                                         \
+    "r, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD " =\n"                             \
+    "true, 2, 0, 0, 0, 0, own, fp, fence > 0 and fence or us,\n"              \
+    "now + lease, 0, t[1], 1, keep, 0, 0, 0, 0\n"
+
+/* without an answer */
+#define NGX_IDEMPOTENCY_REDIS_LUA_BARE                                        \
+    "r_kept, r_status, r_head, r_body = 0, 0, 0, 0\n"
+
+/* free, but for its last owner */
+#define NGX_IDEMPOTENCY_REDIS_LUA_NONE                                        \
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
+    "r_state, r_issued = 0, 0\n"
+
+/* free, or issued if it was */
+#define NGX_IDEMPOTENCY_REDIS_LUA_BACK                                        \
+    "if r_issued > now then\n"                                                \
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
+    "r_state, r_until = 1, r_issued\n"                                        \
+    "else\n"                                                                  \
+    NGX_IDEMPOTENCY_REDIS_LUA_NONE                                            \
+    "end\n"
+
+#define NGX_IDEMPOTENCY_REDIS_LUA_FENCE                                       \
+    "math.max(r_fence + 1, us)"
+
+#define NGX_IDEMPOTENCY_REDIS_LUA_DONE                                        \
+    "r_state, r_kept, r_status = 4, kept, status\n"                           \
+    "r_until, r_tomb = now + ttl * 1000, tomb\n"                              \
+    "tail = ARGV[2]\n"                                                        \
+    "r_head, r_body = head, #tail - head\n"
+
+
 static char  ngx_idempotency_redis_script_begin[] =
-    "local F = '>BBBBI2I2c16c32I8I8I8I8I4I4I4I4I4I8'\n"
-    "local H = 116\n"
+    "local own, fp, lease, keep, ttl, tomb, fence, head, status, flags, kept\n"
+    "  = struct.unpack('>c16c32I8I8I8I8I8I4I2BB', ARGV[1])\n"
     "local t = redis.call('TIME')\n"
     "local us = t[1] * 1000000 + t[2]\n"
-    "local now = math.floor(us / 1000)\n"
-    "local own, fp = ARGV[1], ARGV[2]\n"
-    "local lease, keep = tonumber(ARGV[3]), tonumber(ARGV[4])\n"
-    "local ttl, tomb = tonumber(ARGV[5]), tonumber(ARGV[6])\n"
-    "local flags, fence = tonumber(ARGV[7]), tonumber(ARGV[8])\n"
+    "local now = (us - us % 1000) / 1000\n"
+    "local F = '>BBBBI2I2c16c32I8I8I8I8I4I4I4I4I4I8'\n"
     "local v = redis.call('GET', KEYS[1])\n"
-    "local r, st\n"
+    "local result, put, whole, st, r\n"
+    "local tail, value = '', ''\n"
+    "local version, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD "\n"
     "if v then\n"
-    "  if #v < H or string.byte(v, 1) ~= 1 then\n"
-    "    return {9, now, '', ARGV[1]}\n"
+    "  if #v >= 116 then\n"
+    "    version, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD " = struct.unpack(F, v)\n"
     "  end\n"
-    "  r = {}\n"
-    "  r.version, r.state, r.kept, r.x, r.status, r.y, r.owner, r.fp,\n"
-    "  r.fence, r.lease, r.until_, r.created, r.attempts, r.keep, r.tomb,\n"
-    "  r.head, r.body, r.issued = struct.unpack(F, v)\n"
-    "  st = r.state\n"
-    "  if st == 2 and r.lease <= now then st = 3 end\n"
-    "  if st == 4 and r.until_ <= now then st = 5 end\n"
-    "  if st == 5 and r.until_ + r.tomb * 1000 <= now\n"
-    "     or st == 1 and r.until_ <= now then r, st = nil, nil end\n"
-    "end\n"
-    "local function pack()\n"
-    "  return struct.pack(F, 1, r.state, r.kept, 0, r.status, 0, r.owner,\n"
-    "    r.fp, r.fence, r.lease, r.until_, r.created, r.attempts, r.keep,\n"
-    "    r.tomb, r.head, r.body, r.issued)\n"
-    "end\n"
-    "local function save(answer)\n"
-    "  local px = 600000\n"
-    "  if r.state == 2 or r.state == 3 then\n"
-    "    px = r.lease - now + r.keep * 1000\n"
-    "  elseif r.state == 4 then\n"
-    "    px = r.until_ - now + r.tomb * 1000\n"
-    "  elseif r.state == 1 then\n"
-    "    px = r.until_ - now\n"
+    "  if version ~= 1 then\n"
+    "    return struct.pack('>BI8c16', 9, now, own)\n"
     "  end\n"
-    "  if px < 1 then px = 1 end\n"
-    "  v = pack()\n"
-    "  if answer then v = v .. answer end\n"
-    "  redis.call('SET', KEYS[1], v, 'PX', px)\n"
-    "end\n"
-    "local function new(state)\n"
-    "  r = {state = state, kept = 0, status = 0, owner = own, fp = fp,\n"
-    "       fence = fence > 0 and fence or us, lease = now + lease,\n"
-    "       until_ = 0, created = tonumber(t[1]), attempts = 1,\n"
-    "       keep = keep, tomb = 0, head = 0, body = 0, issued = 0}\n"
-    "end\n"
-    "local function bare()\n"
-    "  r.kept, r.status, r.head, r.body = 0, 0, 0, 0\n"
-    "end\n"
-    "local function none()\n"
-    "  bare() r.state, r.issued = 0, 0\n"
-    "end\n"
-    "local function back()\n"
-    "  if r.issued > now then\n"
-    "    bare() r.state, r.until_ = 1, r.issued\n"
-    "  else none() end\n"
-    "end\n"
-    "local function next_fence()\n"
-    "  return math.max(r.fence + 1, us)\n"
-    "end\n"
-    "local function done()\n"
-    "  bare()\n"
-    "  r.state, r.status = 4, tonumber(ARGV[9])\n"
-    "  r.until_, r.tomb = now + ttl * 1000, tomb\n"
-    "  if ARGV[10] == '1' then\n"
-    "    r.kept, r.head, r.body = 1, #ARGV[11], #ARGV[12]\n"
-    "    save(ARGV[11] .. ARGV[12])\n"
-    "  else save() end\n"
-    "end\n"
-    "local function answer(result, whole)\n"
-    "  local value = ''\n"
-    "  if r then\n"
-    "    value = whole and st == 4 and v or string.sub(v, 1, H)\n"
-    "  end\n"
-    "  return {result, now, value, ARGV[1]}\n"
+    "  st = r_state\n"
+    "  if st == 2 and r_lease <= now then st = 3 end\n"
+    "  if st == 4 and r_until <= now then st = 5 end\n"
+    "  r = not (st == 5 and r_until + r_tomb * 1000 <= now\n"
+    "           or st == 1 and r_until <= now)\n"
+    "  if not r then st = nil end\n"
     "end\n";
 
 
+static char  ngx_idempotency_redis_script_end[] =
+    "if put then\n"
+    "  local px = 600000\n"
+    "  if r_state == 2 or r_state == 3 then\n"
+    "    px = r_lease - now + r_keep * 1000\n"
+    "  elseif r_state == 4 then\n"
+    "    px = r_until - now + r_tomb * 1000\n"
+    "  elseif r_state == 1 then\n"
+    "    px = r_until - now\n"
+    "  end\n"
+    "  if px < 1 then px = 1 end\n"
+    "  value = struct.pack(F, 1, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD ")\n"
+    "  redis.call('SET', KEYS[1], value .. tail, 'PX', px)\n"
+    "elseif r then\n"
+    "  value = whole and st == 4 and v or string.sub(v, 1, 116)\n"
+    "end\n"
+    "return struct.pack('>BI8c16', result, now, own) .. value\n";
+
+
 static char  ngx_idempotency_redis_script_claim[] =
-    "if flags >= 2 and (not r or st == 0) then return answer(3) end\n"
-    "if r and r.owner == own then\n"
-    "  if r.state == 2 then\n"
-    "    r.lease = now + lease save() return answer(1)\n"
+    "-- claim\n"
+    "if flags >= 2 and (not r or st == 0) then result = 3\n"
+    "elseif r and r_owner == own then\n"
+    "  if r_state == 2 then\n"
+    "    result, put, r_lease = 1, true, now + lease\n"
+    "  elseif st == 0 or st == 1 then result = 4\n"
+    "  else result, whole = 2, true end\n"
+    "elseif r and st ~= 0 and st ~= 1 and not (st == 3 and flags % 2 == 1\n"
+    "   and (fence == 0 or fence == r_fence) and fp == r_fp) then\n"
+    "  result, whole = 2, true\n"
+    "  if st == 5 and r_head + r_body > 0 then\n"
+    "    local was = r_status\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE
+    "    r_status, put = was, true\n"
     "  end\n"
-    "  if st == 0 or st == 1 then return answer(4) end\n"
-    "  return answer(2, true)\n"
-    "end\n"
-    "if r and st ~= 0 and st ~= 1 and not (st == 3 and flags % 2 == 1\n"
-    "   and (fence == 0 or fence == r.fence) and fp == r.fp) then\n"
-    "  if st == 5 and r.head + r.body > 0 then\n"
-    "    local status = r.status\n"
-    "    bare() r.status = status save()\n"
+    "else\n"
+    "  result, put = 1, true\n"
+    "  if r then\n"
+    "    if st ~= 3 then r_created = t[1] end\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE
+    "    r_state, r_owner, r_fp = 2, own, fp\n"
+    "    r_fence = " NGX_IDEMPOTENCY_REDIS_LUA_FENCE "\n"
+    "    r_lease, r_keep, r_attempts = now + lease, keep, r_attempts + 1\n"
+    "  else\n"
+    "    fence = 0\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW
     "  end\n"
-    "  return answer(2, true)\n"
-    "end\n"
-    "if r then\n"
-    "  if st ~= 3 then r.created = tonumber(t[1]) end\n"
-    "  bare()\n"
-    "  r.state, r.owner, r.fp, r.fence = 2, own, fp, next_fence()\n"
-    "  r.lease, r.keep, r.attempts = now + lease, keep, r.attempts + 1\n"
-    "else fence = 0 new(2) end\n"
-    "save() return answer(1)\n";
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_complete[] =
-    "if not r then new(2) done() return answer(0) end\n"
-    "if r.owner == own then\n"
-    "  if r.state == 2 or r.state == 3 then done() return answer(0) end\n"
-    "  if r.state == 4 then return answer(0) end\n"
+    "-- complete\n"
+    "if not r then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW
     "end\n"
-    "return answer(4, true)\n";
+    "if r_owner == own and (r_state == 2 or r_state == 3) then\n"
+    "  result, put = 0, true\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_DONE
+    "elseif r_owner == own and r_state == 4 then result = 0\n"
+    "else result, whole = 4, true end\n";
 
 
 /*
@@ -141,80 +156,102 @@ static char  ngx_idempotency_redis_script_complete[] =
  */
 
 static char  ngx_idempotency_redis_script_release[] =
-    "if not r then new(0) save() return answer(0) end\n"
-    "if r.owner == own and r.state == 2 then\n"
-    "  back() save() return answer(0)\n"
-    "end\n"
-    "if st == 0 or st == 1 then\n"
-    "  r.owner = own save() return answer(0)\n"
-    "end\n"
-    "return answer(4)\n";
+    "-- release\n"
+    "result = 4\n"
+    "if not r then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW
+    "  result, put, r_state = 0, true, 0\n"
+    "elseif r_owner == own and r_state == 2 then\n"
+    "  result, put = 0, true\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BACK
+    "elseif st == 0 or st == 1 then\n"
+    "  result, put, r_owner = 0, true, own\n"
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_mark_unknown[] =
-    "if not r then new(3) r.lease = now save() return answer(0) end\n"
-    "if r.owner == own then\n"
-    "  if r.state == 2 then\n"
-    "    bare() r.state, r.lease = 3, now save()\n"
-    "    return answer(0)\n"
-    "  end\n"
-    "  if st == 3 then return answer(0) end\n"
+    "-- unknown\n"
+    "result = 4\n"
+    "if not r then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW
     "end\n"
-    "return answer(4)\n";
+    "if r_owner == own then\n"
+    "  if r_state == 2 then\n"
+    "    result, put = 0, true\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE
+    "    r_state, r_lease = 3, now\n"
+    "  elseif st == 3 then result = 0 end\n"
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_probe[] =
+    "-- probe\n"
     "if fence > 0 then\n"
-    "  if r and r.state == 3 and r.fence == fence then\n"
-    "    r.lease = now save() return answer(0)\n"
+    "  result = 4\n"
+    "  if r and r_state == 3 and r_fence == fence then\n"
+    "    result, put, r_lease = 0, true, now\n"
     "  end\n"
-    "  return answer(4)\n"
-    "end\n"
-    "if st ~= 3 or r.lease > now then return answer(2, true) end\n"
-    "bare() r.state, r.fence, r.lease = 3, next_fence(), now + lease\n"
-    "save() return answer(1)\n";
+    "elseif st ~= 3 or r_lease > now then result, whole = 2, true\n"
+    "else\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE
+    "  result, put, r_state, r_lease = 1, true, 3, now + lease\n"
+    "  r_fence = " NGX_IDEMPOTENCY_REDIS_LUA_FENCE "\n"
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_renew[] =
-    "if not r then new(2) save() return answer(0) end\n"
-    "if r.state == 2 and r.owner == own then\n"
-    "  r.lease = now + lease save() return answer(0)\n"
+    "-- renew\n"
+    "if not r then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW
     "end\n"
-    "return answer(4)\n";
+    "result = 4\n"
+    "if r_state == 2 and r_owner == own then\n"
+    "  result, put, r_lease = 0, true, now + lease\n"
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_issue[] =
-    "if r and st ~= 0 then return answer(4) end\n"
-    "local last = r and next_fence() or us\n"
-    "own, fp, lease = string.rep('\\0', 16), string.rep('\\0', 32), 0\n"
-    "fence = 0 new(1)\n"
-    "r.fence, r.attempts, r.until_ = last, 0, now + ttl * 1000\n"
-    "r.issued = r.until_ save() return answer(0)\n";
+    "-- issue\n"
+    "if r and st ~= 0 then result = 4\n"
+    "else\n"
+    "  fence = r and " NGX_IDEMPOTENCY_REDIS_LUA_FENCE " or us\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW
+    "  r_owner, r_fp = string.rep('\\0', 16), string.rep('\\0', 32)\n"
+    "  r_until = now + ttl * 1000\n"
+    "  r_state, r_lease, r_attempts, r_issued = 1, now, 0, r_until\n"
+    "  result, put = 0, true\n"
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_fetch[] =
-    "return answer(0, true)\n";
+    "-- fetch\n"
+    "result, whole = 0, true\n";
 
 
 static char  ngx_idempotency_redis_script_executed[] =
-    "if st == 3 and r.fence == fence then\n"
-    "  r.owner = string.rep('\\0', 16) done() return answer(0)\n"
-    "end\n"
-    "return answer(4, true)\n";
+    "-- executed\n"
+    "if st == 3 and r_fence == fence then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_DONE
+    "  result, put, r_owner = 0, true, string.rep('\\0', 16)\n"
+    "else result, whole = 4, true end\n";
 
 
 static char  ngx_idempotency_redis_script_not_executed[] =
-    "if st == 3 and r.fence == fence then\n"
-    "  back() save() return answer(0)\n"
-    "end\n"
-    "return answer(4)\n";
+    "-- not executed\n"
+    "result = 4\n"
+    "if st == 3 and r_fence == fence then\n"
+    "  result, put = 0, true\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BACK
+    "end\n";
 
 
 static char  ngx_idempotency_redis_script_purge[] =
-    "if r and st ~= 0 and st ~= 2 and r.fence == fence then\n"
-    "  none() save() return answer(0)\n"
-    "end\n"
-    "return answer(4)\n";
+    "-- purge\n"
+    "result = 4\n"
+    "if r and st ~= 0 and st ~= 2 and r_fence == fence then\n"
+    "  result, put = 0, true\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_NONE
+    "end\n";
 
 
 ngx_int_t
@@ -271,7 +308,8 @@ ngx_idempotency_redis_script(ngx_pool_t *pool, ngx_idempotency_op_e type,
 
     len = ngx_strlen(body);
 
-    script->len = sizeof(ngx_idempotency_redis_script_begin) - 1 + len;
+    script->len = sizeof(ngx_idempotency_redis_script_begin) - 1 + len
+                  + sizeof(ngx_idempotency_redis_script_end) - 1;
     script->data = ngx_pnalloc(pool, script->len);
     if (script->data == NULL) {
         return NGX_ERROR;
@@ -279,7 +317,9 @@ ngx_idempotency_redis_script(ngx_pool_t *pool, ngx_idempotency_op_e type,
 
     p = ngx_cpymem(script->data, ngx_idempotency_redis_script_begin,
                    sizeof(ngx_idempotency_redis_script_begin) - 1);
-    ngx_memcpy(p, body, len);
+    p = ngx_cpymem(p, body, len);
+    ngx_memcpy(p, ngx_idempotency_redis_script_end,
+               sizeof(ngx_idempotency_redis_script_end) - 1);
 
     return NGX_OK;
 }

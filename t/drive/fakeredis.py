@@ -26,20 +26,24 @@ def bulk(data):
 
 def answer(result, record=b'', now=None, owner=b''):
     now = int(time.time() * 1000) if now is None else now
-    return b'*4\r\n:%d\r\n:%d\r\n%s%s' % (result, now, bulk(record),
-                                         bulk(owner))
+    return bulk(struct.pack('>BQ16s', result, now, owner) + record)
+
+
+def owner(args):
+    """who asks"""
+    return args[4][:16]
 
 
 def granted(args):
     now = int(time.time() * 1000)
-    record = struct.pack(HEADER, 1, 2, 0, 0, 0, 0, args[4], args[5],
-                         now * 1000, now + 30000, 0, now // 1000, 1,
+    record = struct.pack(HEADER, 1, 2, 0, 0, 0, 0, owner(args),
+                         args[4][16:48], now * 1000, now + 30000, 0, now // 1000, 1,
                          30 * 86400, 0, 0, 0, 0)
-    return answer(1, record, now, args[4])
+    return answer(1, record, now, owner(args))
 
 
 def is_claim(args):
-    return len(args) == 12
+    return len(args) == 5
 
 
 class Fake:
