@@ -13,8 +13,10 @@
 #include <ngx_http.h>
 #include "ngx_http_idempotency_compat.h"
 #include "ngx_idempotency_lease.h"
+#include "ngx_idempotency_notice.h"
 #include "ngx_idempotency_seal.h"
 #include "ngx_idempotency_store.h"
+#include "ngx_idempotency_wait.h"
 
 
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF  0
@@ -46,6 +48,7 @@ typedef struct {
 
 typedef struct {
     ngx_array_t                        stores;  /* ngx_idempotency_store_t * */
+    ngx_idempotency_notices_t         *notices;    /* NULL: nobody waits */
     ngx_uint_t                         by_close;   /* answers of this worker */
 } ngx_http_idempotency_main_conf_t;
 
@@ -80,6 +83,7 @@ typedef struct {
                                            /* ngx_idempotency_secret_t * */
 
     ngx_uint_t                         duplicate;
+    ngx_msec_t                         wait;           /* 0: reject */
     ngx_uint_t                         unknown;
     ngx_str_t                          probe;          /* URI */
     ngx_uint_t                         store_error;
@@ -108,6 +112,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_REPLAYED,
     NGX_HTTP_IDEMPOTENCY_REJECTED,
     NGX_HTTP_IDEMPOTENCY_IN_PROGRESS,
+    NGX_HTTP_IDEMPOTENCY_WAITED,
     NGX_HTTP_IDEMPOTENCY_MISMATCH,
     NGX_HTTP_IDEMPOTENCY_MISSING,
     NGX_HTTP_IDEMPOTENCY_INVALID,
@@ -128,6 +133,8 @@ typedef enum {
  *     CLAIM -> REPLAY   the stored answer is the content
  *     CLAIM -> PROBE    unknown: the upstream is asked what happened
  *     PROBE -> CLAIM    it has told
+ *     CLAIM -> WAIT     the first is running: its end is awaited
+ *     WAIT -> CLAIM     the record may have changed
  *     any -> CLOSED     refused or not ours to protect; hands off
  */
 
@@ -137,6 +144,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_WAY_READY,
     NGX_HTTP_IDEMPOTENCY_WAY_CLAIM,
     NGX_HTTP_IDEMPOTENCY_WAY_PROBE,
+    NGX_HTTP_IDEMPOTENCY_WAY_WAIT,
     NGX_HTTP_IDEMPOTENCY_WAY_OWNED,
     NGX_HTTP_IDEMPOTENCY_WAY_REPLAY,
     NGX_HTTP_IDEMPOTENCY_WAY_CLOSED
@@ -197,6 +205,9 @@ typedef struct {
 
     ngx_http_request_t                *probe;  /* the subrequest, see probe.c */
 
+    ngx_idempotency_waiter_t           waiter; /* see wait.c */
+    ngx_event_t                        wait_timer;
+
     /* the answer, see capture.c */
 
     ngx_http_idempotency_answer_e      answer;
@@ -209,6 +220,9 @@ typedef struct {
     unsigned                           passed:1;   /* without a claim */
     unsigned                           probed:1;   /* once is enough */
     unsigned                           probe_done:1;
+    unsigned                           waited:1;
+    unsigned                           wait_over:1;
+    unsigned                           unsure:1;   /* of a waiter's claim */
     unsigned                           wrapped:1;  /* handler is ours ... */
     unsigned                           ran:1;      /* ... and was called */
     unsigned                           page:1;     /* of an error */

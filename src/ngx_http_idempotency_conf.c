@@ -298,6 +298,53 @@ ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
 
 
 char *
+ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t                         *value, s;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    if (ilcf->wait != NGX_CONF_UNSET_MSEC) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "reject") == 0) {
+        ilcf->wait = 0;
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strncmp(value[1].data, "wait=", 5) == 0) {
+        s.data = value[1].data + 5;
+        s.len = value[1].len - 5;
+
+        ilcf->wait = ngx_parse_time(&s, 0);
+    }
+
+    if (ilcf->wait == NGX_CONF_UNSET_MSEC || ilcf->wait == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in "
+                           "\"idempotency_in_progress\", it must be "
+                           "\"reject\" or a time, as in \"wait=5s\"",
+                           &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    if (imcf->notices == NULL) {
+        imcf->notices = ngx_idempotency_notice_create(cf,
+                                                &ngx_http_idempotency_module);
+    }
+
+    return imcf->notices ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+char *
 ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {

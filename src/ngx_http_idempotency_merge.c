@@ -76,6 +76,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->secrets = NGX_CONF_UNSET_PTR;
     conf->duplicate = NGX_CONF_UNSET_UINT;
+    conf->wait = NGX_CONF_UNSET_MSEC;
     conf->unknown = NGX_CONF_UNSET_UINT;
     conf->store_error = NGX_CONF_UNSET_UINT;
     conf->lease = NGX_CONF_UNSET_MSEC;
@@ -199,6 +200,8 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
 
     ngx_conf_merge_uint_value(conf->duplicate, prev->duplicate,
                               NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY);
+
+    ngx_conf_merge_msec_value(conf->wait, prev->wait, 0);
 
     if (conf->unknown == NGX_CONF_UNSET_UINT) {
         conf->unknown = prev->unknown;

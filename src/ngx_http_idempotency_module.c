@@ -19,6 +19,7 @@
 
 static ngx_int_t ngx_http_idempotency_add_variables(ngx_conf_t *cf);
 static ngx_int_t ngx_http_idempotency_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_idempotency_init_module(ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_idempotency_init_process(ngx_cycle_t *cycle);
 static void ngx_http_idempotency_exit_process(ngx_cycle_t *cycle);
 
@@ -105,6 +106,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, duplicate),
       &ngx_http_idempotency_conf_duplicate },
+
+    { ngx_string("idempotency_in_progress"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_in_progress,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
 
     { ngx_string("idempotency_unknown"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
@@ -226,7 +234,7 @@ ngx_module_t  ngx_http_idempotency_module = {
     ngx_http_idempotency_commands,         /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    NULL,                                  /* init module */
+    ngx_http_idempotency_init_module,      /* init module */
     ngx_http_idempotency_init_process,     /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
@@ -285,6 +293,22 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 }
 
 
+static ngx_int_t
+ngx_http_idempotency_init_module(ngx_cycle_t *cycle)
+{
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_idempotency_module);
+
+    if (imcf == NULL || imcf->notices == NULL) {
+        return NGX_OK;
+    }
+
+    return ngx_idempotency_notice_open(cycle, imcf->notices);
+}
+
+
 /* runs in the cache manager as well, which serves no requests */
 
 static ngx_int_t
@@ -303,6 +327,12 @@ ngx_http_idempotency_init_process(ngx_cycle_t *cycle)
                                                ngx_http_idempotency_module);
     if (imcf == NULL) {
         return NGX_OK;
+    }
+
+    if (imcf->notices
+        && ngx_idempotency_notice_start(cycle, imcf->notices) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     stores = imcf->stores.elts;

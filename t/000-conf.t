@@ -1429,3 +1429,57 @@ Idempotency-Key: k
 --- response_headers eval
 ["!Idempotent-Replayed", "!Idempotent-Replayed", "Idempotent-Replayed: true"]
 --- executions: a b a
+
+
+
+=== TEST 140: in progress "wait"
+--- wrong
+idempotency_in_progress wait;
+--- error_log
+invalid value "wait" in "idempotency_in_progress"
+it must be "reject" or a time, as in "wait=5s"
+
+
+
+=== TEST 141: in progress "wait="
+--- wrong
+idempotency_in_progress wait=;
+--- error_log
+invalid value "wait=" in "idempotency_in_progress"
+it must be "reject" or a time, as in "wait=5s"
+
+
+
+=== TEST 142: in progress "wait=0"
+--- wrong
+idempotency_in_progress wait=0;
+--- error_log
+invalid value "wait=0" in "idempotency_in_progress"
+it must be "reject" or a time, as in "wait=5s"
+
+
+
+=== TEST 143: in progress "wait=soon"
+--- wrong
+idempotency_in_progress wait=soon;
+--- error_log
+invalid value "wait=soon" in "idempotency_in_progress"
+it must be "reject" or a time, as in "wait=5s"
+
+
+
+=== TEST 144: in progress "queue"
+--- wrong
+idempotency_in_progress queue;
+--- error_log
+invalid value "queue" in "idempotency_in_progress"
+it must be "reject" or a time, as in "wait=5s"
+
+
+
+=== TEST 145: in progress twice
+--- wrong
+idempotency_in_progress reject;
+idempotency_in_progress wait=5s;
+--- error_log
+"idempotency_in_progress" directive is duplicate

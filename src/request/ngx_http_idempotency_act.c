@@ -12,6 +12,7 @@
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_wait.h"
 
 
 static ngx_int_t ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
@@ -19,6 +20,8 @@ static ngx_int_t ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
 static ngx_int_t ngx_http_idempotency_act_own(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_act_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_ask(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -69,9 +72,11 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
     op = ctx->op;
 
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
-        return ngx_http_idempotency_act_unavailable(r, ctx);
+        return ctx->waiter.turn ? ngx_http_idempotency_act_wait(r, ctx)
+                                : ngx_http_idempotency_act_unavailable(r, ctx);
     }
 
+    ctx->unsure = 0;
     ctx->fence = op->record.fence;
     ctx->attempt = op->record.attempts;
     ctx->created = op->record.created;
@@ -143,6 +148,7 @@ ngx_http_idempotency_act_own(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     ngx_http_idempotency_context_own(ctx);
+    ngx_http_idempotency_wait_end(ctx);
 
     ngx_http_idempotency_failpoint(ctx, "after_claim");
 
@@ -185,6 +191,13 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
                                               off ? NULL : ctx->fingerprint,
                                               ctx->conf->duplicate);
 
+    if (verdict == NGX_HTTP_IDEMPOTENCY_RUNNING && ctx->conf->wait) {
+        return ngx_http_idempotency_act_wait(r, ctx);
+    }
+
+    ngx_http_idempotency_wait_share(ctx);
+    ngx_http_idempotency_wait_end(ctx);
+
     if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
         && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
         && !ctx->probed)
@@ -213,6 +226,10 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
     case NGX_OK:
 
+        if (ctx->waited) {
+            ctx->result = NGX_HTTP_IDEMPOTENCY_WAITED;
+        }
+
         /* past mirror and try_files, straight to the content */
 
         return NGX_OK;
@@ -228,6 +245,55 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     default: /* NGX_ERROR */
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+
+/*
+ * The first is running, or was when the store could last be asked: a request
+ * that knows it does not pass a store that fails meanwhile.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_act_wait(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->unsure = ctx->op->unsure;
+
+    if (ngx_http_idempotency_wait(r, ctx) != NGX_OK) {
+        ngx_http_idempotency_wait_end(ctx);
+
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_RUNNING);
+    }
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_WAIT;
+
+    return NGX_AGAIN;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_act_woken(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    switch (ngx_http_idempotency_wait_woken(ctx)) {
+
+    case NGX_OK:
+        return ngx_http_idempotency_act(r, ctx);
+
+    case NGX_DECLINED:
+        return ngx_http_idempotency_act_submit(r, ctx, NGX_IDEMPOTENCY_CLAIM,
+                                               0);
+
+    case NGX_ABORT:
+        ngx_http_idempotency_wait_end(ctx);
+
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_RUNNING);
+
+    default: /* NGX_AGAIN */
+        return NGX_AGAIN;
     }
 }
 

@@ -24,6 +24,10 @@ ngx_int_t ngx_http_idempotency_act_submit(ngx_http_request_t *r,
 ngx_int_t ngx_http_idempotency_act(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
+/* a request that waits for another one was woken */
+ngx_int_t ngx_http_idempotency_act_woken(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
 /* the upstream may have answered a probe */
 ngx_int_t ngx_http_idempotency_act_told(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

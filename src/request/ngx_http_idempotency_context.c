@@ -8,6 +8,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_policy.h"
 #include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_wait.h"
 #include "ngx_idempotency_random.h"
 
 
@@ -201,6 +202,7 @@ ngx_http_idempotency_context_cleanup(void *data)
     ngx_http_idempotency_ctx_t *ctx = data;
 
     ngx_idempotency_lease_let_go(&ctx->held);
+    ngx_http_idempotency_wait_end(ctx);
 
     if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_OWNED && !ctx->settled) {
         ngx_http_idempotency_context_abandon(ctx);

@@ -174,6 +174,9 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
     case NGX_HTTP_IDEMPOTENCY_WAY_PROBE:
         return ngx_http_idempotency_act_told(r, ctx);
 
+    case NGX_HTTP_IDEMPOTENCY_WAY_WAIT:
+        return ngx_http_idempotency_act_woken(r, ctx);
+
     case NGX_HTTP_IDEMPOTENCY_WAY_OWNED:
 
         /* a redirect has brought another content handler */

@@ -36,6 +36,7 @@ static ngx_str_t  ngx_http_idempotency_results[] = {
     ngx_string("replayed"),
     ngx_string("rejected"),
     ngx_string("in_progress"),
+    ngx_string("waited"),
     ngx_string("mismatch"),
     ngx_string("missing"),
     ngx_string("invalid"),

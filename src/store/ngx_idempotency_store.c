@@ -5,6 +5,7 @@
 
 
 #include "ngx_idempotency_store.h"
+#include "ngx_idempotency_notice.h"
 
 
 /*
@@ -12,6 +13,9 @@
  * of glibc gives from a cache of its own.
  */
 #define NGX_IDEMPOTENCY_OP_POOL_SIZE  1024
+
+
+static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 
 
 ngx_idempotency_op_t *
@@ -53,7 +57,36 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 
     op->pending = (rc == NGX_AGAIN);
 
+    if (rc == NGX_OK) {
+        ngx_idempotency_op_settled(op);
+    }
+
     return rc;
+}
+
+
+/* those who wait for the record are told that there is news */
+
+static void
+ngx_idempotency_op_settled(ngx_idempotency_op_t *op)
+{
+    if (op->result != NGX_IDEMPOTENCY_OK) {
+        return;
+    }
+
+    switch (op->type) {
+
+    case NGX_IDEMPOTENCY_COMPLETE:
+    case NGX_IDEMPOTENCY_RELEASE:
+    case NGX_IDEMPOTENCY_MARK_UNKNOWN:
+    case NGX_IDEMPOTENCY_RESOLVE:
+    case NGX_IDEMPOTENCY_PURGE:
+        ngx_idempotency_notice_post(op->digest);
+        break;
+
+    default:
+        break;
+    }
 }
 
 
@@ -67,7 +100,21 @@ ngx_idempotency_op_drop(ngx_idempotency_op_t *op)
         return;
     }
 
+    if (op->shared) {
+        op->shared--;
+        return;
+    }
+
     ngx_destroy_pool(op->pool);
+}
+
+
+ngx_idempotency_op_t *
+ngx_idempotency_op_share(ngx_idempotency_op_t *op)
+{
+    op->shared++;
+
+    return op;
 }
 
 
@@ -75,6 +122,10 @@ void
 ngx_idempotency_op_done(ngx_idempotency_op_t *op)
 {
     op->pending = 0;
+
+    if (op->error == NGX_IDEMPOTENCY_ERROR_NONE) {
+        ngx_idempotency_op_settled(op);
+    }
 
     if (op->detached) {
         ngx_destroy_pool(op->pool);

@@ -164,6 +164,7 @@ struct ngx_idempotency_op_s {
     ngx_idempotency_record_t        record;
 
     ngx_msec_t                      submitted;
+    ngx_uint_t                      shared;       /* besides its caller */
 
     ngx_idempotency_op_handler_pt   handler;
     void                           *data;
@@ -214,6 +215,9 @@ ngx_int_t ngx_idempotency_op_submit(ngx_idempotency_op_t *op);
  * finishes, a claim that is granted after all is released again.
  */
 void ngx_idempotency_op_drop(ngx_idempotency_op_t *op);
+
+/* one more caller of a finished operation, who has to drop it as well */
+ngx_idempotency_op_t *ngx_idempotency_op_share(ngx_idempotency_op_t *op);
 
 /*
  * For stores: the operation is over.  Calls its handler, or frees it when it
