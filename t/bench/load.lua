@@ -1,6 +1,5 @@
 -- One POST after the other, with new keys or with a set of keys in a circle.
 
-local body = os.getenv("BENCH_BODY")
 local prefix = os.getenv("BENCH_PREFIX")
 local keys = tonumber(os.getenv("BENCH_KEYS"))
 
@@ -10,12 +9,12 @@ local n = 0
 
 
 function init(args)
+   local file = io.open(os.getenv("BENCH_BODY"), "rb")
+   local body = file:read("*a")
+   file:close()
+
    head = "POST " .. wrk.path .. " HTTP/1.1\r\n"
-          .. "Host: " .. wrk.host .. "\r\n"
-          .. "User-Agent: bench/1.0\r\n"
-          .. "Accept: application/json\r\n"
-          .. "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
-          .. "Content-Type: application/json\r\n"
+          .. os.getenv("BENCH_HEADERS")
           .. "Content-Length: " .. #body .. "\r\n"
           .. "Idempotency-Key: " .. prefix .. "-"
    tail = "\r\n\r\n" .. body
