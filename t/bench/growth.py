@@ -99,7 +99,10 @@ def records(bench, folder, rounds):
                         *found[case.name].range(name))
                        for x, found in points]
 
-    figures, lines = [], []
+    figures = []
+    lines = [[case.row] + [number(found[case.name].median('cpu'))
+                           for _, found in points]
+             for case in cases if case.kind == 'plain']
     for kind in KINDS:
         drawn = []
         for case in cases:
@@ -112,7 +115,7 @@ def records(bench, folder, rounds):
                                  'microseconds', drawn))
         lines += [['%s, %s' % (label, KINDS[kind])] + [number(p[1])
                                                        for p in line]
-                  for label, line in drawn]
+                  for label, line in drawn if label != rows.BARE]
     svg.figure(folder + '/records.svg', 'CPU time per request by records',
                figures, [rows.BARE, 'embedded', 'Redis, TCP',
                          'redis-server'])
