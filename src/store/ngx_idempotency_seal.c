@@ -280,6 +280,11 @@ ngx_idempotency_seal_open(ngx_array_t *secrets, const u_char *digest,
                                prefix + NGX_IDEMPOTENCY_SEAL_TAG) != 1
         || EVP_DecryptFinal_ex(ngx_idempotency_seal_ctx, rest, &len) != 1)
     {
+        /* others may share the record: this must not look like an answer */
+
+        ngx_str_null(head);
+        ngx_str_null(body);
+
         return NGX_DECLINED;
     }
 
