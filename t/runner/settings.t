@@ -61,6 +61,7 @@ qr/start worker process(?= )/
 --- grep_error_log_out
 start worker process
 start worker process
+--- wait: 1
 
 
 
