@@ -64,8 +64,13 @@ typedef struct {
 } ngx_http_idempotency_given_t;
 
 
+typedef struct ngx_http_idempotency_token_s  ngx_http_idempotency_token_t;
+
+
 typedef struct {
     ngx_idempotency_store_t           *store;          /* NULL: off */
+    ngx_idempotency_store_t           *endpoint;       /* of a handler here */
+    ngx_http_idempotency_token_t      *token;
     ngx_uint_t                         profile;
     ngx_http_idempotency_given_t       given;
 
@@ -75,6 +80,7 @@ typedef struct {
     ngx_http_complex_value_t          *scope;
     ngx_uint_t                         methods;
     ngx_flag_t                         required;
+    ngx_flag_t                         issued;
     ngx_int_t                          max_key;
 
     ngx_uint_t                         fingerprint;
@@ -117,6 +123,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_MISSING,
     NGX_HTTP_IDEMPOTENCY_INVALID,
     NGX_HTTP_IDEMPOTENCY_UNKNOWN,
+    NGX_HTTP_IDEMPOTENCY_NOT_ISSUED,
     NGX_HTTP_IDEMPOTENCY_EXPIRED,
     NGX_HTTP_IDEMPOTENCY_BYPASSED,
     NGX_HTTP_IDEMPOTENCY_STORE_ERROR

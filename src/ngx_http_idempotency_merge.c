@@ -19,6 +19,8 @@ static ngx_int_t ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
 static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *prev,
     ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 
@@ -57,6 +59,8 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     /*
      * set by ngx_pcalloc():
      *
+     *     conf->endpoint = NULL;
+     *     conf->token = NULL;
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
      *     conf->source = NULL;
@@ -72,6 +76,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->given.required = NGX_CONF_UNSET;
     conf->given.final = NGX_CONF_UNSET_PTR;
     conf->given.retryable = NGX_CONF_UNSET_PTR;
+    conf->issued = NGX_CONF_UNSET;
     conf->max_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->secrets = NGX_CONF_UNSET_PTR;
@@ -96,6 +101,8 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_idempotency_loc_conf_t *prev = parent;
     ngx_http_idempotency_loc_conf_t *conf = child;
 
+    ngx_http_core_loc_conf_t  *clcf;
+
     ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
     ngx_conf_merge_ptr_value(conf->secrets, prev->secrets, NULL);
 
@@ -114,6 +121,20 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->failpoint = prev->failpoint;
     }
 #endif
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname && conf->endpoint == NULL) {
+
+        /* "if" and "limit_except" have the handler of their location */
+
+        conf->endpoint = prev->endpoint;
+        conf->token = prev->token;
+    }
+
+    if (conf->endpoint) {
+        return ngx_http_idempotency_check_endpoint(cf, conf);
+    }
 
     if (conf->store == NULL) {
         return NGX_CONF_OK;
@@ -150,6 +171,7 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
                                       : (NGX_HTTP_POST|NGX_HTTP_PATCH);
     }
 
+    ngx_conf_merge_value(conf->issued, prev->issued, 0);
     ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
 
     if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
@@ -237,6 +259,28 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     }
 
     return NGX_OK;
+}
+
+
+static char *
+ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (conf->source == NULL || conf->given.scope == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "location \"%V\" with \"idempotency_token\" needs "
+                      "\"%s\", with the value that it has where the tokens "
+                      "are used", &clcf->name,
+                      conf->source ? "idempotency_scope"
+                                   : "idempotency_source");
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
 }
 
 

@@ -9,6 +9,7 @@
 #include "ngx_http_idempotency_handler.h"
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_capture.h"
+#include "ngx_http_idempotency_token.h"
 #include "ngx_http_idempotency_variables.h"
 #include "ngx_idempotency_redis.h"
 
@@ -85,6 +86,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, max_key),
       &ngx_http_idempotency_conf_max_key },
+
+    { ngx_string("idempotency_issued"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, issued),
+      NULL },
 
     { ngx_string("idempotency_fingerprint"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_1MORE,
@@ -190,6 +198,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_idempotency_loc_conf_t, log_level),
       &ngx_http_idempotency_conf_log_level },
+
+    { ngx_string("idempotency_token"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_idempotency_token,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 

@@ -50,6 +50,10 @@ ngx_http_idempotency_act_submit(ngx_http_request_t *r,
         op->flags |= NGX_IDEMPOTENCY_CLAIM_UNKNOWN;
     }
 
+    if (ctx->conf->issued) {
+        op->flags |= NGX_IDEMPOTENCY_CLAIM_ISSUED;
+    }
+
     if (type == NGX_IDEMPOTENCY_RESOLVE) {
         ngx_http_idempotency_probe_answer(ctx, op);
     }
@@ -91,6 +95,11 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
 
     if (op->result == NGX_IDEMPOTENCY_EXISTS) {
         return ngx_http_idempotency_act_duplicate(r, ctx);
+    }
+
+    if (op->result == NGX_IDEMPOTENCY_NOT_ISSUED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                       NGX_HTTP_IDEMPOTENCY_TOKEN_NOT_ISSUED);
     }
 
     if (op->result != NGX_IDEMPOTENCY_GRANTED) {

@@ -93,7 +93,9 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
         ngx_idempotency_op_drop(ctx->op);
     }
 
-    op = ngx_idempotency_op_create(ctx->conf->store, type);
+    op = ngx_idempotency_op_create(ctx->conf->endpoint ? ctx->conf->endpoint
+                                                       : ctx->conf->store,
+                                   type);
 
     ctx->op = op;
 

@@ -201,7 +201,9 @@ static ngx_uint_t
 ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf)
 {
-    return ilcf->store && (r->method & ilcf->methods);
+    return ilcf->store
+           && ilcf->endpoint == NULL
+           && (r->method & ilcf->methods);
 }
 
 

@@ -28,6 +28,25 @@ ngx_http_idempotency_header_add(ngx_list_t *list, ngx_str_t *name,
 }
 
 
+ngx_int_t
+ngx_http_idempotency_header_no_store(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *h;
+
+    static ngx_str_t  name = ngx_string("Cache-Control");
+    static ngx_str_t  value = ngx_string("no-store");
+
+    h = ngx_http_idempotency_header_add(&r->headers_out.headers, &name,
+                                        &value);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_add_multi_header(r,
+                                         &r->headers_out.cache_control, h);
+}
+
+
 ngx_uint_t
 ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name)
 {

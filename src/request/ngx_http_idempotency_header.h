@@ -29,6 +29,9 @@
 ngx_table_elt_t *ngx_http_idempotency_header_add(ngx_list_t *list,
     ngx_str_t *name, ngx_str_t *value);
 
+/* Adds "Cache-Control: no-store".  NGX_OK or NGX_ERROR. */
+ngx_int_t ngx_http_idempotency_header_no_store(ngx_http_request_t *r);
+
 /* Is this header of that name? */
 ngx_uint_t ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name);
 

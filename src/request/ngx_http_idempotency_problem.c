@@ -97,7 +97,14 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("Request came in TLS early data"),
       ngx_string("Early data can be replayed by others, so the request was "
                  "not executed. Send it again with the same key once the "
-                 "handshake is complete.") }
+                 "handshake is complete.") },
+
+    { ngx_string("403 Forbidden"), NGX_HTTP_IDEMPOTENCY_NOT_ISSUED,
+      ngx_string("not_issued"), ngx_string("new-key"), ngx_null_string,
+      ngx_string("Idempotency key was not issued"),
+      ngx_string("The idempotency key must be a token that was issued to you "
+                 "and has not expired. Fetch a token and send the request "
+                 "with it.") }
 };
 
 
@@ -260,10 +267,6 @@ static ngx_int_t
 ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem)
 {
-    ngx_table_elt_t  *h;
-
-    static ngx_str_t  cache_control = ngx_string("Cache-Control");
-    static ngx_str_t  no_store = ngx_string("no-store");
     static ngx_str_t  retry_after = ngx_string("Retry-After");
 
     /* its clients ask this header before they look at the status */
@@ -272,13 +275,7 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     static ngx_str_t  yes = ngx_string("true");
     static ngx_str_t  no = ngx_string("false");
 
-    h = ngx_http_idempotency_header_add(&r->headers_out.headers,
-                                        &cache_control, &no_store);
-
-    if (h == NULL
-        || ngx_http_idempotency_add_multi_header(r,
-                                         &r->headers_out.cache_control, h)
-           != NGX_OK
+    if (ngx_http_idempotency_header_no_store(r) != NGX_OK
         || ngx_http_idempotency_problem_retry(r, &problem->retry) != NGX_OK)
     {
         return NGX_ERROR;

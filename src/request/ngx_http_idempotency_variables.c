@@ -41,6 +41,7 @@ static ngx_str_t  ngx_http_idempotency_results[] = {
     ngx_string("missing"),
     ngx_string("invalid"),
     ngx_string("unknown"),
+    ngx_string("not_issued"),
     ngx_string("expired"),
     ngx_string("bypassed"),
     ngx_string("store_error")
