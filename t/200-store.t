@@ -141,7 +141,7 @@ __DATA__
 === TEST 8: a released key is free, but not for its last owner
 --- request eval
 ["GET /s?op=claim&key=t8&owner=A",
- "GET /s?op=release&key=t8&owner=B",
+ "GET /s?op=release&key=t8&owner=C",
  "GET /s?op=release&key=t8&owner=A",
  "GET /s?op=release&key=t8&owner=A",
  "GET /s?op=fetch&key=t8",

@@ -156,6 +156,30 @@ def test_overtaken():
     executed(up, 'late', 1, 'a claim that came too late')
 
 
+def test_overtaken_in_progress():
+    """a claim that comes after its request was told of another's, and that
+    one has given the key back"""
+    headers = {'X-Key': 'both', 'X-Source': 'somebody', 'X-Scope': 'POST /ok'}
+    settle()
+    other = gw.ask(headers, op='claim', identify=1, owner='Z')
+    same(other['result'], 'granted', 'somebody has the key')
+    n = proxy.count('release')
+    proxy.on('claim', 'hold')
+    a = gw.post('/ok', 'both')
+    same((a.status, a.code), (409, 'in_progress'),
+         'the second try is told so')
+    ok(until(lambda: proxy.count('release') > n, 5),
+       'the first one, which is held up, is taken back')
+    other = gw.ask(headers, op='release', identify=1, owner='Z')
+    same(other['result'], 'ok', 'the key is given back')
+    proxy.let_go()
+    time.sleep(0.2)
+    same(gw.state('both', '/ok'), 'none', 'then it comes, and is too late')
+    a = gw.post('/ok', 'both')
+    same((a.status, a.replayed), (201, False), 'the retry runs')
+    executed(up, 'both', 1, 'a claim that came too late')
+
+
 def test_client_gone():
     settle()
     proxy.on('claim', 'hold')

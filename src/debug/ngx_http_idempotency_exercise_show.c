@@ -22,7 +22,8 @@ static char  *ngx_http_idempotency_exercise_results[] = {
 };
 
 static char  *ngx_http_idempotency_exercise_errors[] = {
-    "none", "full", "damaged", "memory"
+    "none", "full", "damaged", "connect", "timeout", "protocol", "refused",
+    "memory"
 };
 
 static char  *ngx_http_idempotency_exercise_states[] = {

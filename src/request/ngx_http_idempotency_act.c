@@ -228,6 +228,16 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     }
 
     if (verdict != NGX_HTTP_IDEMPOTENCY_REPLAY) {
+
+        if (ctx->op->type == NGX_IDEMPOTENCY_CLAIM
+            && ctx->op->unsure
+            && ctx->op->record.state < NGX_IDEMPOTENCY_DONE)
+        {
+            /* an earlier try that got no reply may arrive yet */
+
+            ngx_http_idempotency_context_take_back(ctx);
+        }
+
         return ngx_http_idempotency_problem(r, ctx, verdict);
     }
 

@@ -511,11 +511,12 @@ ngx_idempotency_redis_op_over(ngx_idempotency_redis_op_t *rop)
         return;
     }
 
-    /* nobody will run what this claim was made for */
+    /* nobody will run what this claim, or a lost try of it, was made for */
 
     if (op->type == NGX_IDEMPOTENCY_CLAIM && op->detached
-        && (op->error != NGX_IDEMPOTENCY_ERROR_NONE
-            ? op->unsure : op->result == NGX_IDEMPOTENCY_GRANTED))
+        && (op->unsure
+            || (op->error == NGX_IDEMPOTENCY_ERROR_NONE
+                && op->result == NGX_IDEMPOTENCY_GRANTED)))
     {
         ngx_idempotency_redis_later_add(op, NGX_IDEMPOTENCY_RELEASE);
     }

@@ -18,6 +18,10 @@
  * is to be written, with what is behind its header in tail; and whole, if
  * who asked wants the answer too.
  *
+ * Behind the header of what is not done are the last eight owners that gave
+ * the key up or lost it.  A claim of theirs that arrives late must not be
+ * granted, since nobody waits for it.
+ *
  * Locals and text instead of a table and functions: making these anew costs
  * Redis more than all that the scripts decide.
  */
@@ -54,6 +58,13 @@
 #define NGX_IDEMPOTENCY_REDIS_LUA_FENCE                                       \
     "math.max(r_fence + 1, us)"
 
+/* a claim of this owner is not granted any more */
+#define NGX_IDEMPOTENCY_REDIS_LUA_BURY(owner)                                 \
+    "if " owner " ~= string.rep('\\0', 16)\n"                                 \
+    "   and not string.find(tail, " owner ", 1, true) then\n"                 \
+    "  tail = string.sub(tail .. " owner ", -128)\n"                          \
+    "end\n"
+
 #define NGX_IDEMPOTENCY_REDIS_LUA_DONE                                        \
     "r_state, r_kept, r_status = 4, kept, status\n"                           \
     "r_until, r_tomb = now + ttl * 1000, tomb\n"                              \
@@ -84,7 +95,8 @@ static char  ngx_idempotency_redis_script_begin[] =
     "  if st == 4 and r_until <= now then st = 5 end\n"
     "  r = not (st == 5 and r_until + r_tomb * 1000 <= now\n"
     "           or st == 1 and r_until <= now)\n"
-    "  if not r then st = nil end\n"
+    "  if not r then st = nil\n"
+    "  elseif r_state < 4 and #v > 116 then tail = string.sub(v, 117) end\n"
     "end\n";
 
 
@@ -115,6 +127,8 @@ static char  ngx_idempotency_redis_script_claim[] =
     "    result, put, r_lease = 1, true, now + lease\n"
     "  elseif st == 0 or st == 1 then result = 4\n"
     "  else result, whole = 2, true end\n"
+    "elseif (st == 0 or st == 1) and string.find(tail, own, 1, true) then\n"
+    "  result = 4\n"
     "elseif r and st ~= 0 and st ~= 1 and not (st == 3 and flags % 2 == 1\n"
     "   and (fence == 0 or fence == r_fence) and fp == r_fp) then\n"
     "  result, whole = 2, true\n"
@@ -128,6 +142,7 @@ static char  ngx_idempotency_redis_script_claim[] =
     "  if r then\n"
     "    if st ~= 3 then r_created = t[1] end\n"
     NGX_IDEMPOTENCY_REDIS_LUA_BARE
+    NGX_IDEMPOTENCY_REDIS_LUA_BURY("r_owner")
     "    r_state, r_owner, r_fp = 2, own, fp\n"
     "    r_fence = " NGX_IDEMPOTENCY_REDIS_LUA_FENCE "\n"
     "    r_lease, r_keep, r_attempts = now + lease, keep, r_attempts + 1\n"
@@ -151,8 +166,8 @@ static char  ngx_idempotency_redis_script_complete[] =
 
 
 /*
- * A release may overtake its claim on another connection: a key that nobody
- * has refuses that owner from then on, whoever was refused before.
+ * A release may overtake its claim on another connection: that owner is
+ * refused from then on, and so are those that were refused before.
  */
 
 static char  ngx_idempotency_redis_script_release[] =
@@ -165,7 +180,13 @@ static char  ngx_idempotency_redis_script_release[] =
     "  result, put = 0, true\n"
     NGX_IDEMPOTENCY_REDIS_LUA_BACK
     "elseif st == 0 or st == 1 then\n"
+    "  if r_owner ~= own then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BURY("r_owner")
+    "  end\n"
     "  result, put, r_owner = 0, true, own\n"
+    "elseif r_owner ~= own and r_state < 4 then\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_BURY("own")
+    "  put = true\n"
     "end\n";
 
 
@@ -210,15 +231,19 @@ static char  ngx_idempotency_redis_script_renew[] =
     "end\n";
 
 
+/* whom the stub refused is refused still */
+
 static char  ngx_idempotency_redis_script_issue[] =
     "-- issue\n"
     "if r and st ~= 0 then result = 4\n"
     "else\n"
+    "  local tries = r and r_attempts or 0\n"
+    "  local dead = r and r_owner or string.rep('\\0', 16)\n"
     "  fence = r and " NGX_IDEMPOTENCY_REDIS_LUA_FENCE " or us\n"
     NGX_IDEMPOTENCY_REDIS_LUA_NEW
-    "  r_owner, r_fp = string.rep('\\0', 16), string.rep('\\0', 32)\n"
+    "  r_owner, r_fp = dead, string.rep('\\0', 32)\n"
     "  r_until = now + ttl * 1000\n"
-    "  r_state, r_lease, r_attempts, r_issued = 1, now, 0, r_until\n"
+    "  r_state, r_lease, r_attempts, r_issued = 1, now, tries, r_until\n"
     "  result, put = 0, true\n"
     "end\n";
 

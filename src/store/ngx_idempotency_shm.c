@@ -366,17 +366,17 @@ ngx_idempotency_shm_release(ngx_idempotency_shm_ctx_t *ctx,
 
     op->result = NGX_IDEMPOTENCY_REFUSED;
 
-    if (ngx_idempotency_shm_owns(node, op->owner)) {
+    if (node->state == NGX_IDEMPOTENCY_EXECUTING
+        && ngx_idempotency_shm_owns(node, op->owner))
+    {
+        ngx_idempotency_shm_move_back(ctx, node, now);
+        op->result = NGX_IDEMPOTENCY_OK;
 
-        if (node->state == NGX_IDEMPOTENCY_EXECUTING) {
-            ngx_idempotency_shm_move_back(ctx, node, now);
-        }
-
-        if (node->state == NGX_IDEMPOTENCY_NONE
-            || node->state == NGX_IDEMPOTENCY_ISSUED)
-        {
-            op->result = NGX_IDEMPOTENCY_OK;
-        }
+    } else if (node->state == NGX_IDEMPOTENCY_NONE
+               || node->state == NGX_IDEMPOTENCY_ISSUED)
+    {
+        ngx_idempotency_shm_move_refuse(ctx, op, node, now);
+        op->result = NGX_IDEMPOTENCY_OK;
     }
 
     ngx_idempotency_shm_show(op, node, now);

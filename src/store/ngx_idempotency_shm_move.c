@@ -430,6 +430,19 @@ ngx_idempotency_shm_move_none(ngx_idempotency_shm_ctx_t *ctx,
 }
 
 
+void
+ngx_idempotency_shm_move_refuse(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now)
+{
+    ngx_memcpy(node->owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+
+    if (node->state == NGX_IDEMPOTENCY_NONE) {
+        ngx_idempotency_shm_schedule(ctx, node,
+                                     now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
+    }
+}
+
+
 static uint64_t
 ngx_idempotency_shm_fence(ngx_idempotency_shm_ctx_t *ctx)
 {

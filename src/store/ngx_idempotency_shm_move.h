@@ -78,5 +78,9 @@ void ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,
 void ngx_idempotency_shm_move_none(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t now);
 
+/* none, issued: as before, and this owner is the one that is refused */
+void ngx_idempotency_shm_move_refuse(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
+
 
 #endif /* _NGX_IDEMPOTENCY_SHM_MOVE_H_INCLUDED_ */

@@ -47,7 +47,11 @@ typedef enum {
      */
     NGX_IDEMPOTENCY_COMPLETE,
 
-    /* executing -> none (or issued): nothing was sent.  OK or REFUSED. */
+    /*
+     * executing -> none (or issued): nothing was sent.  OK or REFUSED.  It
+     * may come before its claim: where nobody has the key, this owner's
+     * claim is refused from then on.
+     */
     NGX_IDEMPOTENCY_RELEASE,
 
     /* executing -> unknown: sent, and no answer.  OK or REFUSED. */
