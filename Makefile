@@ -5,10 +5,11 @@
 #   make test       everything that proves it, in less than 15 minutes
 #   make lint       the rules of form, and that docs name what the code has
 #   make unit       the table tests of the rules
+#   make model      the protocol, under all that can happen, by SPIN
 #   make debug      the module with directives for tests, in build/debug
 #   make install    copies the module to nginx's modules directory
 #   make test-asan  the test files with AddressSanitizer and UBSan
-#   make test-all   both
+#   make test-all   all of these, at length
 #   make bench      what it costs beside a bare proxy_pass and beside others
 #
 # CC=clang builds with another compiler, NGINX=FILE runs another nginx.
@@ -24,7 +25,8 @@ PORT      ?= 8080
 
 SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
 
-.PHONY: all debug clang run test lint unit install bench clean deps test-all test-asan
+.PHONY: all debug clang run test lint unit model install bench clean deps \
+        test-all test-asan
 
 all: $(BUILD)/$(MODULE)
 
@@ -65,7 +67,7 @@ clang: $(BUILD)/clang/$(MODULE)
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
 TEST_PACKAGES := binutils clang curl libtest-base-perl openssl perl procps \
-                 python3 redis-server
+                 python3 redis-server spin
 
 deps:
 	@t/install $(PACKAGES)
@@ -78,7 +80,7 @@ test: all debug $(BUILD)/unit/policy
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
 test-all: export TEST_TIMEOUT := 3600
-test-all: test test-asan
+test-all: test model test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
@@ -113,6 +115,11 @@ $(BUILD)/unit/policy: $(UNIT) $(BUILD)/$(MODULE)
 	    && $(CC) -g -O1 -Wall -Wextra -Wno-unused-parameter -Werror \
 	           -fsanitize=address,undefined -fno-sanitize-recover \
 	           $$incs $(UNIT:%=$(TOP)/%) -o $@
+
+# Two minutes, most of them for four attempts at a time.
+model:
+	@t/install gcc python3 spin
+	@t/model/run --stories
 
 # A quarter of an hour, on a machine that does nothing else; ROUNDS=30 gives
 # better medians, QUICK=1 ROUNDS=1 shows in two minutes that it works.
