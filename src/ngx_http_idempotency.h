@@ -102,6 +102,7 @@ typedef struct {
     ngx_array_t                       *hide_headers;   /* ngx_str_t */
     ngx_str_t                          describedby;
     ngx_uint_t                         log_level;
+    ngx_uint_t                         upstreams;      /* its handler makes */
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
     ngx_idempotency_store_t           *exercise;
@@ -232,6 +233,7 @@ typedef struct {
     unsigned                           unsure:1;   /* of a waiter's claim */
     unsigned                           wrapped:1;  /* handler is ours ... */
     unsigned                           ran:1;      /* ... and was called */
+    unsigned                           no_upstream:1; /* could be made */
     unsigned                           page:1;     /* of an error */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */

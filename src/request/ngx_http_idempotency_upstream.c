@@ -101,10 +101,12 @@ ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                    rc;
-    ngx_http_idempotency_ctx_t  *ctx;
+    ngx_int_t                         rc;
+    ngx_http_idempotency_ctx_t       *ctx;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
 
     ctx = ngx_http_idempotency_context_get(r);
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     if (ctx->ran
         && ngx_http_idempotency_upstream_again(r, ctx) != NGX_OK)
@@ -140,6 +142,15 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
     }
 
     rc = ctx->content_handler(r);
+
+    if (r->upstream) {
+        ilcf->upstreams = 1;
+    }
+
+    /* no memory to make one: it was not what the handler had to say */
+
+    ctx->no_upstream = (rc == NGX_HTTP_INTERNAL_SERVER_ERROR
+                        && r->upstream == NULL && ilcf->upstreams);
 
     if (rc == NGX_DONE) {
         ngx_http_idempotency_upstream_guard(r, ctx);
@@ -294,6 +305,7 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
     u = ngx_http_idempotency_upstream_of(r, ctx);
 
     if (u == NULL) {
+        facts->upstream = ctx->no_upstream;
         return;
     }
 
@@ -400,7 +412,10 @@ ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
             i = 0;
         }
 
-        if (h[i].key.len == name->len
+        /* a line for which there was no memory has a length only */
+
+        if (h[i].hash
+            && h[i].key.len == name->len
             && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
         {
             return &h[i].value;
