@@ -23,6 +23,8 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     ngx_uint_t                   flags;
     ngx_pool_cleanup_t          *cln;
     ngx_http_request_t          *sr;
+    ngx_http_request_body_t     *body;
+    ngx_http_posted_request_t   *posted;
     ngx_http_post_subrequest_t  *ps;
 
     uri = ctx->conf->probe;
@@ -49,20 +51,37 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     ps->handler = ngx_http_idempotency_probe_done;
     ps->data = ctx;
 
+    /* a subrequest cannot be taken back: nothing may fail after it */
+
+    body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
+    posted = ngx_palloc(r->pool, sizeof(ngx_http_posted_request_t));
+
+    if (body == NULL || posted == NULL) {
+        return NGX_ERROR;
+    }
+
+    sr = NULL;
+
     if (ngx_http_subrequest(r, &uri, &args, &sr, ps,
                             NGX_HTTP_SUBREQUEST_WAITED)
         != NGX_OK)
     {
-        return NGX_ERROR;
+        /*
+         * Short of memory, ngx_http_subrequest() leaves the connection to a
+         * subrequest that is none, or one that nobody will run.
+         */
+
+        if (sr == NULL) {
+            r->connection->data = r;
+            return NGX_ERROR;
+        }
+
+        (void) ngx_http_post_request(sr, posted);
     }
 
     /* the body is the main request's: it is neither sent nor announced */
 
-    sr->request_body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
-    if (sr->request_body == NULL) {
-        return NGX_ERROR;
-    }
-
+    sr->request_body = body;
     sr->headers_in.content_length = NULL;
     sr->headers_in.content_length_n = -1;
     sr->headers_in.chunked = 0;
