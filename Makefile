@@ -10,6 +10,11 @@
 #   make install    copies the module to nginx's modules directory
 #   make test-asan  the test files with AddressSanitizer and UBSan
 #   make test-all   all of these, at length
+#   make test-valgrind  some test files with Debian's nginx under valgrind
+#   make fuzz       every parser with 10 million inputs (RUNS=), or for
+#                   FUZZ_TIME= seconds each; then all of it in nginx, with
+#                   hostile clients and a hostile Redis (REQUESTS=)
+#   make coverage   which lines the test files run, in build/coverage
 #   make bench      what it costs beside a bare proxy_pass and beside others
 #
 # CC=clang builds with another compiler, NGINX=FILE runs another nginx.
@@ -26,13 +31,13 @@ PORT      ?= 8080
 SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
 
 .PHONY: all debug clang run test lint unit model install bench clean deps \
-        test-all test-asan
+        coverage fuzz fuzz-short test-all test-asan test-valgrind
 
 all: $(BUILD)/$(MODULE)
 
 debug: $(BUILD)/debug/$(MODULE)
 
-# $(1): folder, $(2): IDEMPOTENCY_DEBUG
+# $(1): folder, $(2): IDEMPOTENCY_DEBUG, $(3): more flags
 define build
 @echo "building $(1:$(TOP)/%=%)/$(MODULE)"
 @mkdir -p $(1)
@@ -41,7 +46,7 @@ define build
                  | sed -n "s/.*--with-cc-opt='\([^']*\)'.*/\1/p") \
     && IDEMPOTENCY_DEBUG=$(2) ./configure "$${NGX_CONF_FLAGS[@]}" \
            --with-cc="$(CC)" \
-           --with-cc-opt="$$cc_opt -Wextra -Wno-unused-parameter" \
+           --with-cc-opt="$$cc_opt -Wextra -Wno-unused-parameter $(3)" \
            --builddir=$(1)/objs --add-dynamic-module=$(TOP) \
            > $(1)/configure.log 2>&1 \
     || { tail -20 $(1)/configure.log; exit 1; }
@@ -79,23 +84,61 @@ test: all debug $(BUILD)/unit/policy
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
+test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
 test-all: test model test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
+FUZZ_PACKAGES := $(TEST_PACKAGES) $(ASAN_PACKAGES) libclang-rt-dev
 
 $(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx | deps
 	@t/install $(ASAN_PACKAGES)
 	@echo "building build/asan/nginx"
 	@t/sanitized-nginx $(BUILD)/asan
 
+SANITIZED = ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=1 \
+            LSAN_OPTIONS=suppressions=$(TOP)/t/lsan.supp,print_suppressions=0 \
+            UBSAN_OPTIONS=halt_on_error=1,print_stacktrace=1 \
+            TEST_NGINX_BINARY=$(BUILD)/asan/nginx \
+            TEST_NGINX_LOAD_MODULES=$(BUILD)/asan/$(MODULE)
+
 test-asan: $(BUILD)/asan/$(MODULE)
 	@t/install $(TEST_PACKAGES)
-	@ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=0 \
-	 UBSAN_OPTIONS=halt_on_error=1,print_stacktrace=1 \
-	 TEST_NGINX_BINARY=$(BUILD)/asan/nginx \
-	 TEST_NGINX_LOAD_MODULES=$< t/run $(or $(FILES),$(wildcard t/[0-9]*))
+	@$(SANITIZED) t/run $(or $(FILES),$(wildcard t/[0-9]*))
+
+# Debian's own nginx; the drivers in Python look for workers by name, which
+# valgrind hides.
+VALGRIND_FILES := t/100-key.t t/120-fingerprint.t t/130-body.t \
+                  t/140-answers.t t/150-replay.t t/200-store.t t/201-bodies.t
+
+test-valgrind: all debug
+	@t/install $(TEST_PACKAGES) valgrind
+	@TEST_NGINX_BINARY=$(NGINX) t/valgrind $(or $(FILES),$(VALGRIND_FILES))
+
+# The debug module with counters; Debian's nginx, all test files, both stores.
+$(BUILD)/coverage/$(MODULE): CC := gcc --coverage
+$(BUILD)/coverage/$(MODULE): $(SOURCES) | deps
+	$(call build,$(BUILD)/coverage,YES,-Og)
+
+coverage: $(BUILD)/coverage/$(MODULE)
+	@t/install $(TEST_PACKAGES) lcov
+	@TEST_NGINX_BINARY=$(NGINX) TEST_NGINX_LOAD_MODULES=$< \
+	 t/coverage $(or $(FILES),$(wildcard t/[0-9]*))
+
+# Everything that reads outside bytes, see t/fuzz/fuzz.h.
+$(BUILD)/fuzz/libnginx.a: $(SOURCES) t/sanitized-nginx | deps
+	@t/install $(FUZZ_PACKAGES)
+	@echo "building build/fuzz/libnginx.a"
+	@t/sanitized-nginx $(BUILD)/fuzz fuzz
+
+fuzz: $(BUILD)/fuzz/libnginx.a $(BUILD)/asan/$(MODULE)
+	@t/fuzz/run $(TARGETS)
+	@$(SANITIZED) python3 -B t/fuzz/hostile.py
+
+fuzz-short: export FUZZ_TIME := 1
+fuzz-short: $(BUILD)/fuzz/libnginx.a
+	@prove --exec '' t/fuzz/run
 
 lint: all debug
 	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)

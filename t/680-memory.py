@@ -53,6 +53,7 @@ gw = Gateway(up, http='idempotency_lease %ds;' % LEASE, locations='''
     location = /ask { internal; proxy_pass http://127.0.0.1:%d/ok; }
 ''' % query.port)
 gw.expected += ['alloc(', 'memalign(']
+until(gw.workers, 20)
 worker = gw.workers()
 numbers = itertools.count()
 rng = random.Random(SEED)

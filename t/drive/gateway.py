@@ -182,7 +182,7 @@ class Gateway:
         except (OSError, ValueError):
             pass
         bad = [line for line in self.log().splitlines()
-               if re.search(r'\[(alert|crit|emerg)\]|AddressSan|runtime error',
+               if re.search(r'\[(alert|crit|emerg)\]|Sanitizer|runtime error',
                             line)
                and not any(e in line for e in self.expected)]
         ok(not bad, 'nothing alarming was logged', '\n'.join(bad[:20]))

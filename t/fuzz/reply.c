@@ -1,0 +1,181 @@
+
+/*
+ * A reply to an operation, whatever was asked: a grant must name its owner
+ * and its record, and nobody waits for ever.  The first byte says what was
+ * asked, the rest are replies of Redis.
+ */
+
+
+#include "fuzz.h"
+#include "../../src/store/ngx_idempotency_redis_op.c"
+
+
+static void fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
+    ngx_idempotency_redis_reply_t *reply);
+static void fuzz_land(void);
+static void fuzz_done(ngx_idempotency_op_t *op);
+
+
+static ngx_idempotency_store_t      fuzz_store;
+static ngx_idempotency_redis_ctx_t  fuzz_ctx;
+static ngx_uint_t                   fuzz_over;
+
+static u_char  fuzz_owner[] = "0123456789abcdef";
+
+
+void
+fuzz_init(void)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IDEMPOTENCY_REDIS_SCRIPTS; i++) {
+        ngx_str_set(&fuzz_ctx.scripts[i].text, "return 1");
+        ngx_str_set(&fuzz_ctx.scripts[i].sha, "sha");
+    }
+
+    ngx_str_set(&fuzz_store.name, "fuzz");
+    ngx_str_set(&fuzz_ctx.prefix, "idem:");
+
+    fuzz_store.data = &fuzz_ctx;
+    fuzz_ctx.store = &fuzz_store;
+    fuzz_ctx.redis.name = fuzz_store.name;
+
+    ngx_queue_init(&fuzz_ctx.redis.nodes);
+    ngx_queue_init(&fuzz_ctx.redis.gone);
+    ngx_queue_init(&fuzz_ctx.redis.waiting);
+}
+
+
+void
+fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
+{
+    u_char                           first;
+    ngx_idempotency_redis_reply_t   *reply;
+    ngx_idempotency_redis_reader_t  *reader;
+
+    (void) pool;
+
+    first = fuzz_byte(in);
+
+    reader = ngx_idempotency_redis_reader_create(65536);
+    fuzz_want(reader != NULL);
+
+    ngx_idempotency_redis_later_init(&fuzz_ctx);
+
+    if (ngx_idempotency_redis_reader_feed(reader, in->data, in->len)
+        == NGX_OK)
+    {
+        while (ngx_idempotency_redis_reader_next(reader, &reply) == NGX_OK) {
+            fuzz_reply((first & 0x7f) % (NGX_IDEMPOTENCY_PURGE + 1),
+                       first & 0x80, reply);
+            ngx_idempotency_redis_reply_free(reply);
+        }
+    }
+
+    fuzz_land();
+
+    ngx_idempotency_redis_later_stop(&fuzz_ctx);
+    ngx_idempotency_redis_reader_free(reader);
+}
+
+
+/* what was put aside to be told later is told */
+
+static void
+fuzz_land(void)
+{
+    ngx_queue_t                 *q;
+    ngx_idempotency_redis_op_t  *rop;
+
+    while (!ngx_queue_empty(&fuzz_ctx.later.queue)) {
+
+        q = ngx_queue_head(&fuzz_ctx.later.queue);
+        ngx_queue_remove(q);
+
+        rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
+
+        fuzz_want(rop->later);
+        ngx_idempotency_redis_later_landed(rop);
+    }
+
+    fuzz_want(fuzz_ctx.later.number == 0 && fuzz_ctx.later.bytes == 0);
+}
+
+
+static void
+fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                    value;
+    ngx_idempotency_op_t        *op;
+    ngx_idempotency_lease_t     *lease;
+    ngx_idempotency_redis_op_t  *rop;
+
+    static ngx_uint_t  pending;
+
+    op = ngx_idempotency_op_create(&fuzz_store, type);
+    fuzz_want(op != NULL);
+
+    ngx_memcpy(op->owner, fuzz_owner, NGX_IDEMPOTENCY_OWNER_LEN);
+
+    op->lease = 30000;
+    op->ttl = 60;
+    op->handler = fuzz_done;
+    op->pending = 1;
+    lease = NULL;
+
+    if (type == NGX_IDEMPOTENCY_RENEW) {
+        lease = ngx_pcalloc(op->pool, sizeof(ngx_idempotency_lease_t));
+        fuzz_want(lease != NULL);
+        ngx_memcpy(lease->owner, fuzz_owner, NGX_IDEMPOTENCY_OWNER_LEN);
+    }
+
+    rop = ngx_idempotency_redis_op_create(op, lease);
+    fuzz_want(rop != NULL);
+
+    if (lease) {
+        pending = 1;
+        op->own = &pending;
+    }
+
+    rop->cmd.data = rop;
+    rop->cmd.sent = 1;
+    fuzz_over = 0;
+
+    if (detached) {
+        ngx_idempotency_op_drop(op);
+        ngx_idempotency_redis_op_handler(&rop->cmd, reply);
+        return;
+    }
+
+    ngx_idempotency_redis_op_handler(&rop->cmd, reply);
+
+    fuzz_want(fuzz_over == 1);
+
+    if (type == NGX_IDEMPOTENCY_CLAIM
+        && op->error == NGX_IDEMPOTENCY_ERROR_NONE
+        && op->result == NGX_IDEMPOTENCY_GRANTED)
+    {
+        ngx_idempotency_redis_reply_string(reply, &value);
+
+        fuzz_want(value.len > NGX_IDEMPOTENCY_REDIS_ANSWER
+                  && ngx_memcmp(value.data + 9, fuzz_owner,
+                                NGX_IDEMPOTENCY_OWNER_LEN)
+                     == 0);
+
+        value.data += NGX_IDEMPOTENCY_REDIS_ANSWER;
+        value.len -= NGX_IDEMPOTENCY_REDIS_ANSWER;
+
+        fuzz_want(ngx_idempotency_record_is_of(&value, fuzz_owner));
+    }
+
+    ngx_idempotency_op_drop(op);
+}
+
+
+static void
+fuzz_done(ngx_idempotency_op_t *op)
+{
+    (void) op;
+    fuzz_over++;
+}
