@@ -46,9 +46,23 @@ typedef struct {
 } ngx_http_idempotency_statuses_t;
 
 
+/* a location as the counts name it */
+
+typedef struct {
+    ngx_str_t                          server;
+    ngx_str_t                          location;
+    ngx_idempotency_store_t           *store;
+} ngx_http_idempotency_location_t;
+
+
 typedef struct {
     ngx_array_t                        stores;  /* ngx_idempotency_store_t * */
     ngx_idempotency_notices_t         *notices;    /* NULL: nobody waits */
+
+    ngx_array_t                        locations;  /* that are counted */
+    ngx_idempotency_counts_t          *counts;     /* NULL: no stats */
+    ngx_atomic_t                      *cells;      /* of this worker, or NULL:
+                                                      a result of a location */
     ngx_uint_t                         by_close;   /* answers of this worker */
 } ngx_http_idempotency_main_conf_t;
 
@@ -71,6 +85,7 @@ typedef struct {
     ngx_idempotency_store_t           *store;          /* NULL: off */
     ngx_idempotency_store_t           *endpoint;       /* of a handler here */
     ngx_http_idempotency_token_t      *token;
+    ngx_uint_t                         location;       /* its number */
     ngx_uint_t                         profile;
     ngx_http_idempotency_given_t       given;
 
@@ -127,7 +142,8 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_NOT_ISSUED,
     NGX_HTTP_IDEMPOTENCY_EXPIRED,
     NGX_HTTP_IDEMPOTENCY_BYPASSED,
-    NGX_HTTP_IDEMPOTENCY_STORE_ERROR
+    NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
+    NGX_HTTP_IDEMPOTENCY_RESULTS           /* how many there are */
 } ngx_http_idempotency_result_e;
 
 

@@ -21,6 +21,8 @@ static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_merge_location(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 
@@ -37,7 +39,10 @@ ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
 
     if (ngx_array_init(&imcf->stores, cf->pool, 4,
                        sizeof(ngx_idempotency_store_t *))
-        != NGX_OK)
+        != NGX_OK
+        || ngx_array_init(&imcf->locations, cf->pool, 8,
+                          sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK)
     {
         return NULL;
     }
@@ -138,6 +143,10 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (conf->store == NULL) {
         return NGX_CONF_OK;
+    }
+
+    if (ngx_http_idempotency_merge_location(cf, conf) != NGX_OK) {
+        return NGX_CONF_ERROR;
     }
 
     return ngx_http_idempotency_check_location(cf, conf);
@@ -257,6 +266,36 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
 
         ngx_str_set(name, "Set-Cookie");
     }
+
+    return NGX_OK;
+}
+
+
+/* gives it the number under which its results are counted */
+
+static ngx_int_t
+ngx_http_idempotency_merge_location(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_core_srv_conf_t          *cscf;
+    ngx_http_idempotency_location_t   *location;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    conf->location = imcf->locations.nelts;
+
+    location = ngx_array_push(&imcf->locations);
+    if (location == NULL) {
+        return NGX_ERROR;
+    }
+
+    location->server = cscf->server_name;
+    location->location = clcf->name;
+    location->store = conf->store;
 
     return NGX_OK;
 }

@@ -9,6 +9,7 @@
 #include "ngx_http_idempotency_handler.h"
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_capture.h"
+#include "ngx_http_idempotency_stats.h"
 #include "ngx_http_idempotency_token.h"
 #include "ngx_http_idempotency_variables.h"
 #include "ngx_idempotency_redis.h"
@@ -206,6 +207,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       0,
       NULL },
 
+    { ngx_string("idempotency_stats"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_idempotency_stats,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 
     { ngx_string("idempotency_exercise"),
@@ -298,6 +306,10 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
         }
     }
 
+    if (ngx_http_idempotency_stats_init(cf, imcf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (imcf->stores.nelts == 0) {
         return NGX_OK;
     }
@@ -343,6 +355,8 @@ ngx_http_idempotency_init_process(ngx_cycle_t *cycle)
     if (imcf == NULL) {
         return NGX_OK;
     }
+
+    ngx_http_idempotency_stats_start(imcf);
 
     if (imcf->notices
         && ngx_idempotency_notice_start(cycle, imcf->notices) != NGX_OK)

@@ -14,6 +14,8 @@
 
 static void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
 static void ngx_http_idempotency_context_cleanup(void *data);
+static void ngx_http_idempotency_context_count(
+    ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_context_abandon(
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -206,12 +208,30 @@ ngx_http_idempotency_context_cleanup(void *data)
     ngx_idempotency_lease_let_go(&ctx->held);
     ngx_http_idempotency_wait_end(ctx);
 
+    ngx_http_idempotency_context_count(ctx);
+
     if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_OWNED && !ctx->settled) {
         ngx_http_idempotency_context_abandon(ctx);
     }
 
     if (ctx->op) {
         ngx_idempotency_op_drop(ctx->op);
+    }
+}
+
+
+static void
+ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_idempotency_module);
+
+    if (imcf->cells && ctx->conf->store && ctx->conf->endpoint == NULL) {
+        ngx_idempotency_count(imcf->cells[ctx->conf->location
+                                          * NGX_HTTP_IDEMPOTENCY_RESULTS
+                                          + ctx->result]);
     }
 }
 

@@ -30,7 +30,7 @@ static ngx_int_t ngx_http_idempotency_variable_set(
 
 /* in the order of ngx_http_idempotency_result_e */
 
-static ngx_str_t  ngx_http_idempotency_results[] = {
+ngx_str_t  ngx_http_idempotency_result_names[] = {
     ngx_string("off"),
     ngx_string("new"),
     ngx_string("replayed"),
@@ -116,7 +116,7 @@ ngx_http_idempotency_variable_result(ngx_http_request_t *r,
 
     ctx = ngx_http_idempotency_context_get(r->main);
 
-    result = &ngx_http_idempotency_results[ctx ? ctx->result
+    result = &ngx_http_idempotency_result_names[ctx ? ctx->result
                                                : NGX_HTTP_IDEMPOTENCY_OFF];
 
     return ngx_http_idempotency_variable_set(v, result->data, result->len);

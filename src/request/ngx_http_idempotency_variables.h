@@ -11,6 +11,10 @@
 #include "ngx_http_idempotency.h"
 
 
+/* by ngx_http_idempotency_result_e */
+extern ngx_str_t  ngx_http_idempotency_result_names[];
+
+
 ngx_int_t ngx_http_idempotency_variables_add(ngx_conf_t *cf);
 
 

@@ -47,6 +47,8 @@ ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
     held->confirmed = sent;
     held->asked = sent;
 
+    ngx_idempotency_count(held->store->counts->leases);
+
     ngx_queue_insert_tail(&ngx_idempotency_lease_queue, &held->queue);
 
     ngx_idempotency_lease_arm(held->line.lease / 3);
@@ -59,6 +61,8 @@ ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held)
     if (held->queue.next) {
         ngx_queue_remove(&held->queue);
         held->queue.next = NULL;
+
+        ngx_idempotency_uncount(held->store->counts->leases);
     }
 }
 

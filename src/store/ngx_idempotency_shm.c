@@ -25,6 +25,8 @@ static ngx_int_t ngx_idempotency_shm_run(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, uint64_t now);
 static ngx_int_t ngx_idempotency_shm_run_locked(
     ngx_idempotency_shm_ctx_t *ctx, ngx_idempotency_op_t *op, uint64_t now);
+static void ngx_idempotency_shm_usage(ngx_idempotency_store_t *store,
+    ngx_idempotency_usage_t *usage);
 static void ngx_idempotency_shm_log_full(ngx_idempotency_shm_ctx_t *ctx);
 
 static ngx_int_t ngx_idempotency_shm_claim(ngx_idempotency_shm_ctx_t *ctx,
@@ -114,6 +116,7 @@ ngx_idempotency_shm_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     shm_zone->data = ctx;
 
     store->submit = ngx_idempotency_shm_submit;
+    store->usage = ngx_idempotency_shm_usage;
     store->data = ctx;
 
     return NGX_CONF_OK;
@@ -236,6 +239,22 @@ ngx_idempotency_shm_run_locked(ngx_idempotency_shm_ctx_t *ctx,
         op->result = NGX_IDEMPOTENCY_OK;
         return ngx_idempotency_shm_show_answer(op, node, now);
     }
+}
+
+
+/* read without the mutex: numbers for people may be a moment old */
+
+static void
+ngx_idempotency_shm_usage(ngx_idempotency_store_t *store,
+    ngx_idempotency_usage_t *usage)
+{
+    ngx_idempotency_shm_ctx_t  *ctx;
+
+    ctx = store->data;
+
+    usage->size = ctx->shpool->end - (u_char *) ctx->shpool;
+    usage->free = ctx->shpool->pfree * ngx_pagesize;
+    usage->records = ctx->sh->number;
 }
 
 

@@ -15,6 +15,8 @@
 #define NGX_IDEMPOTENCY_OP_POOL_SIZE  1024
 
 
+static uint64_t ngx_idempotency_op_now(void);
+static void ngx_idempotency_op_count(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 
 
@@ -57,11 +59,56 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 
     op->pending = (rc == NGX_AGAIN);
 
+    if (rc == NGX_AGAIN) {
+        op->started = ngx_idempotency_op_now();
+        return NGX_AGAIN;
+    }
+
+    ngx_idempotency_op_count(op);
+
     if (rc == NGX_OK) {
         ngx_idempotency_op_settled(op);
     }
 
     return rc;
+}
+
+
+static uint64_t
+ngx_idempotency_op_now(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+
+static void
+ngx_idempotency_op_count(ngx_idempotency_op_t *op)
+{
+    ngx_uint_t                       usec;
+    ngx_idempotency_store_counts_t  *counts;
+
+    counts = op->store->counts;
+
+    if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
+        ngx_idempotency_count(counts->errors[op->error]);
+        return;
+    }
+
+    if (op->type != NGX_IDEMPOTENCY_CLAIM
+        && op->type != NGX_IDEMPOTENCY_COMPLETE)
+    {
+        return;
+    }
+
+    usec = op->started ? ngx_idempotency_op_now() - op->started : 0;
+
+    ngx_idempotency_counts_latency(op->type == NGX_IDEMPOTENCY_CLAIM
+                                   ? &counts->claim : &counts->complete,
+                                   usec);
 }
 
 
@@ -122,6 +169,8 @@ void
 ngx_idempotency_op_done(ngx_idempotency_op_t *op)
 {
     op->pending = 0;
+
+    ngx_idempotency_op_count(op);
 
     if (op->error == NGX_IDEMPOTENCY_ERROR_NONE) {
         ngx_idempotency_op_settled(op);

@@ -10,6 +10,7 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
+#include "ngx_idempotency_counts.h"
 #include "ngx_idempotency_record.h"
 
 
@@ -27,6 +28,18 @@ typedef ngx_int_t (*ngx_idempotency_submit_pt)(ngx_idempotency_op_t *op);
 typedef void (*ngx_idempotency_op_handler_pt)(ngx_idempotency_op_t *op);
 typedef ngx_int_t (*ngx_idempotency_start_pt)(ngx_idempotency_store_t *store);
 typedef void (*ngx_idempotency_stop_pt)(ngx_idempotency_store_t *store);
+
+
+/* bytes; "free" counts whole pages only */
+
+typedef struct {
+    size_t                          size;
+    size_t                          free;
+    size_t                          records;
+} ngx_idempotency_usage_t;
+
+typedef void (*ngx_idempotency_usage_pt)(ngx_idempotency_store_t *store,
+    ngx_idempotency_usage_t *usage);
 
 
 typedef enum {
@@ -168,6 +181,7 @@ struct ngx_idempotency_op_s {
     ngx_idempotency_record_t        record;
 
     ngx_msec_t                      submitted;
+    uint64_t                        started;      /* usec, if it waits */
     ngx_uint_t                      shared;       /* besides its caller */
 
     ngx_idempotency_op_handler_pt   handler;
@@ -192,7 +206,9 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_submit_pt       submit;
     ngx_idempotency_start_pt        start;        /* of a worker, or NULL */
     ngx_idempotency_stop_pt         stop;
+    ngx_idempotency_usage_pt        usage;        /* or NULL: not known */
     void                           *data;
+    ngx_idempotency_store_counts_t *counts;       /* of this worker */
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;
 };

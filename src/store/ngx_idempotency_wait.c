@@ -23,6 +23,7 @@ struct ngx_idempotency_wait_group_s {
     ngx_idempotency_waiter_t       *asking;    /* who has the turn */
     ngx_event_t                     timer;
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+    ngx_idempotency_store_counts_t *counts;
     unsigned                        again:1;   /* woken while one asked */
 };
 
@@ -71,7 +72,11 @@ ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
         if (group == NULL) {
             return NGX_DECLINED;
         }
+
+        group->counts = store->counts;
     }
+
+    ngx_idempotency_count(group->counts->waiting);
 
     if (ngx_idempotency_wait_n++ == 0) {
         ngx_idempotency_notice_listen(1);
@@ -279,6 +284,8 @@ static void
 ngx_idempotency_wait_remove(ngx_idempotency_waiter_t *waiter)
 {
     ngx_queue_remove(&waiter->queue);
+
+    ngx_idempotency_uncount(waiter->group->counts->waiting);
 
     waiter->group = NULL;
     waiter->turn = 0;

@@ -1,0 +1,306 @@
+
+/*
+ * What the counts say, for people, programs and scrapers.
+ */
+
+
+#include "ngx_http_idempotency_stats.h"
+#include "ngx_http_idempotency_header.h"
+
+
+typedef void (*ngx_http_idempotency_stats_pt)(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+
+
+typedef struct {
+    ngx_str_t                          name;     /* of "format=" */
+    ngx_str_t                          accept;
+    ngx_str_t                          type;
+    ngx_http_idempotency_stats_pt      write;
+} ngx_http_idempotency_stats_format_t;
+
+
+static ngx_int_t ngx_http_idempotency_stats_handler(ngx_http_request_t *r);
+static ngx_http_idempotency_stats_format_t *ngx_http_idempotency_stats_format(
+    ngx_http_request_t *r);
+static ngx_str_t *ngx_http_idempotency_stats_accept(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
+    ngx_http_idempotency_stats_t *stats);
+static void ngx_http_idempotency_stats_sum(ngx_atomic_t *to,
+    ngx_atomic_t *from, size_t size);
+
+
+/* the first one is for who has no wish */
+
+static ngx_http_idempotency_stats_format_t
+    ngx_http_idempotency_stats_formats[] =
+{
+    { ngx_string("json"), ngx_string("application/json"),
+      ngx_string("application/json"), ngx_http_idempotency_stats_json },
+
+    { ngx_string("prometheus"), ngx_string("text/plain"),
+      ngx_string("text/plain; version=0.0.4; charset=utf-8"),
+      ngx_http_idempotency_stats_prometheus },
+
+    { ngx_string("prometheus"), ngx_string("application/openmetrics-text"),
+      ngx_string("text/plain; version=0.0.4; charset=utf-8"),
+      ngx_http_idempotency_stats_prometheus },
+
+    { ngx_null_string, ngx_null_string, ngx_null_string, NULL }
+};
+
+
+/* in the order of ngx_idempotency_error_e */
+
+ngx_str_t  ngx_http_idempotency_stats_errors[] = {
+    ngx_null_string,
+    ngx_string("full"),
+    ngx_string("damaged"),
+    ngx_string("connect"),
+    ngx_string("timeout"),
+    ngx_string("protocol"),
+    ngx_string("refused"),
+    ngx_string("memory")
+};
+
+
+char *
+ngx_http_idempotency_stats(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    if (imcf->counts == NULL) {
+        imcf->counts = ngx_pcalloc(cf->pool, sizeof(ngx_idempotency_counts_t));
+        if (imcf->counts == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    clcf->handler = ngx_http_idempotency_stats_handler;
+
+    return NGX_CONF_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_stats_init(ngx_conf_t *cf,
+    ngx_http_idempotency_main_conf_t *imcf)
+{
+    uint32_t                          crc;
+    ngx_uint_t                        i;
+    ngx_idempotency_store_t         **stores;
+    ngx_idempotency_counts_t         *counts;
+    ngx_http_idempotency_location_t  *location;
+
+    counts = imcf->counts;
+
+    if (counts == NULL) {
+        return NGX_OK;
+    }
+
+    counts->stores = imcf->stores.nelts;
+    counts->cells = imcf->locations.nelts * NGX_HTTP_IDEMPOTENCY_RESULTS;
+
+    ngx_crc32_init(crc);
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < counts->stores; i++) {
+        ngx_crc32_update(&crc, stores[i]->name.data, stores[i]->name.len);
+    }
+
+    location = imcf->locations.elts;
+
+    for (i = 0; i < imcf->locations.nelts; i++) {
+        ngx_crc32_update(&crc, location[i].server.data,
+                         location[i].server.len);
+        ngx_crc32_update(&crc, location[i].location.data,
+                         location[i].location.len);
+    }
+
+    ngx_crc32_final(crc);
+
+    counts->layout = crc;
+
+    return ngx_idempotency_counts_create(cf, counts,
+                                         &ngx_http_idempotency_module);
+}
+
+
+void
+ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf)
+{
+    ngx_uint_t                 i;
+    ngx_idempotency_store_t  **stores;
+
+    if (imcf->counts == NULL) {
+        return;
+    }
+
+    imcf->cells = ngx_idempotency_counts_cells(imcf->counts, ngx_worker);
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        stores[i]->counts = ngx_idempotency_counts_store(imcf->counts,
+                                                         ngx_worker, i);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_stats_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                             rc;
+    ngx_http_idempotency_text_t           text;
+    ngx_http_idempotency_stats_t          stats;
+    ngx_http_idempotency_stats_format_t  *format;
+
+    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
+        return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    format = ngx_http_idempotency_stats_format(r);
+
+    if (format == NULL) {
+        return NGX_HTTP_BAD_REQUEST;
+    }
+
+    if (ngx_http_idempotency_stats_collect(r, &stats) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_http_idempotency_text_init(&text, r->pool);
+
+    format->write(&stats, &text);
+
+    return ngx_http_idempotency_text_send(r, &text, NGX_HTTP_OK,
+                                          &format->type);
+}
+
+
+/* by "?format=", or else by the first type in Accept that is known */
+
+static ngx_http_idempotency_stats_format_t *
+ngx_http_idempotency_stats_format(ngx_http_request_t *r)
+{
+    u_char                               *p, *first;
+    ngx_str_t                             value, *accept;
+    ngx_http_idempotency_stats_format_t  *format, *found;
+
+    format = ngx_http_idempotency_stats_formats;
+
+    if (ngx_http_arg(r, (u_char *) "format", 6, &value) == NGX_OK) {
+
+        for ( /* void */ ; format->name.len; format++) {
+            if (value.len == format->name.len
+                && ngx_strncmp(value.data, format->name.data, value.len) == 0)
+            {
+                return format;
+            }
+        }
+
+        return NULL;
+    }
+
+    accept = ngx_http_idempotency_stats_accept(r);
+    if (accept == NULL) {
+        return format;
+    }
+
+    found = format;
+    first = NULL;
+
+    for ( /* void */ ; format->name.len; format++) {
+        p = ngx_strlcasestrn(accept->data, accept->data + accept->len,
+                             format->accept.data, format->accept.len - 1);
+
+        if (p && (first == NULL || p < first)) {
+            first = p;
+            found = format;
+        }
+    }
+
+    return found;
+}
+
+
+/* nginx keeps no pointer to it in every build */
+
+static ngx_str_t *
+ngx_http_idempotency_stats_accept(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    static ngx_str_t  name = ngx_string("Accept");
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (ngx_http_idempotency_header_is(&h[i].key, &name)) {
+                return &h[i].value;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
+    ngx_http_idempotency_stats_t *stats)
+{
+    size_t                     size;
+    ngx_uint_t                 i;
+    ngx_idempotency_counts_t  *counts;
+
+    stats->imcf = ngx_http_get_module_main_conf(r,
+                                                ngx_http_idempotency_module);
+
+    counts = stats->imcf->counts;
+
+    size = counts->stores * sizeof(ngx_idempotency_store_counts_t);
+
+    stats->stores = ngx_pcalloc(r->pool,
+                                size + counts->cells * sizeof(ngx_atomic_t));
+    if (stats->stores == NULL) {
+        return NGX_ERROR;
+    }
+
+    stats->cells = (ngx_atomic_t *) ((u_char *) stats->stores + size);
+
+    for (i = 0; i < counts->workers; i++) {
+        ngx_http_idempotency_stats_sum((ngx_atomic_t *) stats->stores,
+            (ngx_atomic_t *) ngx_idempotency_counts_store(counts, i, 0), size);
+        ngx_http_idempotency_stats_sum(stats->cells,
+            ngx_idempotency_counts_cells(counts, i),
+            counts->cells * sizeof(ngx_atomic_t));
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_idempotency_stats_sum(ngx_atomic_t *to, ngx_atomic_t *from,
+    size_t size)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < size / sizeof(ngx_atomic_t); i++) {
+        to[i] += from[i];
+    }
+}

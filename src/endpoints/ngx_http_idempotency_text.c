@@ -1,0 +1,133 @@
+
+/*
+ * Text of any length, piece by piece, as the body of an answer.
+ */
+
+
+#include "ngx_http_idempotency_text.h"
+#include "ngx_http_idempotency_header.h"
+
+
+#define NGX_HTTP_IDEMPOTENCY_TEXT_BUFFER  8192
+#define NGX_HTTP_IDEMPOTENCY_TEXT_PIECE   1024
+
+
+static u_char *ngx_http_idempotency_text_room(
+    ngx_http_idempotency_text_t *text, size_t size);
+
+
+void
+ngx_http_idempotency_text_init(ngx_http_idempotency_text_t *text,
+    ngx_pool_t *pool)
+{
+    ngx_memzero(text, sizeof(ngx_http_idempotency_text_t));
+
+    text->pool = pool;
+    text->last = &text->out;
+}
+
+
+void
+ngx_http_idempotency_text_add(ngx_http_idempotency_text_t *text,
+    const char *fmt, ...)
+{
+    u_char   *p;
+    va_list   args;
+
+    p = ngx_http_idempotency_text_room(text,
+                                       NGX_HTTP_IDEMPOTENCY_TEXT_PIECE);
+    if (p == NULL) {
+        return;
+    }
+
+    va_start(args, fmt);
+    text->buf->last = ngx_vslprintf(p, p + NGX_HTTP_IDEMPOTENCY_TEXT_PIECE,
+                                    fmt, args);
+    va_end(args);
+
+    text->len += text->buf->last - p;
+}
+
+
+void
+ngx_http_idempotency_text_json(ngx_http_idempotency_text_t *text,
+    ngx_str_t *value)
+{
+    u_char  *p;
+    size_t   len;
+
+    len = value->len + ngx_escape_json(NULL, value->data, value->len);
+
+    p = ngx_http_idempotency_text_room(text, len);
+    if (p == NULL) {
+        return;
+    }
+
+    text->buf->last = (u_char *) ngx_escape_json(p, value->data, value->len);
+    text->len += len;
+}
+
+
+static u_char *
+ngx_http_idempotency_text_room(ngx_http_idempotency_text_t *text, size_t size)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = text->buf;
+
+    if (b && (size_t) (b->end - b->last) >= size) {
+        return b->last;
+    }
+
+    cl = ngx_alloc_chain_link(text->pool);
+    b = ngx_create_temp_buf(text->pool,
+                            ngx_max(size, NGX_HTTP_IDEMPOTENCY_TEXT_BUFFER));
+
+    if (cl == NULL || b == NULL) {
+        text->failed = 1;
+        return NULL;
+    }
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    *text->last = cl;
+    text->last = &cl->next;
+    text->buf = b;
+
+    return b->last;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_text_send(ngx_http_request_t *r,
+    ngx_http_idempotency_text_t *text, ngx_uint_t status, ngx_str_t *type)
+{
+    ngx_int_t  rc;
+
+    if (text->failed || text->buf == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    text->buf->last_buf = (r == r->main);
+    text->buf->last_in_chain = 1;
+
+    r->headers_out.status = status;
+    r->headers_out.content_length_n = text->len;
+    r->headers_out.content_type = *type;
+    r->headers_out.content_type_len = type->len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    if (ngx_http_idempotency_header_no_store(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    return ngx_http_output_filter(r, text->out);
+}

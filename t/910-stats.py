@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""idempotency_stats: what the counts say is what happened.
+
+Requests by location and result, of all workers, across a reload; the time
+that the store took; leases that are held and duplicates that wait.  As JSON,
+and as text for Prometheus, by ?format= or by Accept.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import (REDIS, Gateway, Ledger, finish, ok, same,  # noqa: E402
+                     until)
+
+up = Ledger()
+gw = Gateway(up, workers=2, locations='''
+        location = /stats { idempotency_stats; }
+        location /later/ {
+            idempotency main;
+            idempotency_in_progress wait=20s;
+            proxy_pass http://up;
+        }
+''')
+
+
+def get(query='', accept=None):
+    headers = [('Accept', accept)] if accept else []
+    return gw.post('/stats' + query, None, body=None, method='GET',
+                   headers=headers)
+
+
+def stats():
+    return json.loads(get('?format=json').body)
+
+
+def results(name):
+    for loc in stats()['locations']:
+        if loc['location'] == name:
+            return {k: v for k, v in loc['results'].items() if v}
+    return None
+
+
+def store():
+    return stats()['stores'][0]
+
+
+def test_results():
+    for i in range(7):
+        gw.post('/ok', 'a%d' % i)
+    for i in range(3):
+        gw.post('/ok', 'a0')
+    gw.post('/ok', 'a0', body=b'other')
+    gw.post('/ok', None)
+    gw.post('/ok', 'b' * 300)
+    expected = {'new': 7, 'replayed': 3, 'mismatch': 1, 'missing': 1,
+                'invalid': 1}
+    until(lambda: results('/') == expected)
+    same(results('/'), expected, 'results of a location')
+    same(results('/later/'), {}, 'and not of another one')
+    same(results('/stats'), None, 'the stats do not count themselves')
+    s = store()
+    same((s['claim']['count'], s['complete']['count']), (11, 7),
+         'operations of the store')
+    same(sum(s['claim']['buckets']), 11, 'by how long they took')
+    same(s['kind'], 'redis' if REDIS else 'shm', 'the kind of the store')
+    if REDIS is None:
+        same(s['zone']['records'], 7, 'records in the zone')
+        ok(0 < s['zone']['free'] < s['zone']['size'], 'room in the zone')
+
+
+def test_now():
+    up.hold()
+    first = gw.call('/later/wait', 'now')
+    up.until('now')
+    others = [gw.call('/later/wait', 'now') for _ in range(3)]
+    ok(until(lambda: (store()['leases'], store()['waiting']) == (1, 3)),
+       'one holds its key, three wait')
+    up.go()
+    for c in [first] + others:
+        c.read()
+    ok(until(lambda: (store()['leases'], store()['waiting']) == (0, 0)),
+       'and then nobody')
+    expected = {'new': 1, 'waited': 3}
+    until(lambda: results('/later/') == expected)
+    same(results('/later/'), expected, 'they have waited')
+
+
+def test_formats():
+    a = get('?format=prometheus')
+    same(a.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8',
+         'the type for Prometheus')
+    text = a.body.decode()
+    ok('idempotency_requests_total{server="",location="/",result="new"} 7\n'
+       in text, 'a result', text)
+    ok('idempotency_store_duration_seconds_bucket{store="main",'
+       'operation="claim",le="+Inf"} ' in text, 'a bucket')
+    wrong = [line for line in text.splitlines()
+             if not re.fullmatch(r'# (HELP|TYPE) idempotency_\w+ .+|'
+                                 r'idempotency_\w+(\{\w+="[^"]*"'
+                                 r'(,\w+="[^"]*")*\})? -?\d+(\.\d+)?', line)]
+    same(wrong, [], 'nothing but metrics')
+    names = re.findall(r'^# TYPE (\w+)', text, re.M)
+    same(len(names), len(set(names)), 'each is declared once')
+
+    for accept, kind in [
+            ('text/plain;version=0.0.4;q=0.5,*/*;q=0.1', 'text/plain'),
+            ('application/openmetrics-text,text/plain', 'text/plain'),
+            ('application/json', 'application/json'),
+            ('*/*', 'application/json'), (None, 'application/json')]:
+        a = get('', accept)
+        same(a.get('content-type').partition(';')[0], kind,
+             'Accept: %s' % accept)
+    same(get('', None).get('cache-control'), 'no-store', 'it is not cached')
+    same(get('?format=xml').status, 400, 'an unknown format')
+    same(gw.post('/stats', None).status, 405, 'POST')
+    a = gw.post('/stats', None, body=None, method='HEAD')
+    same((a.status, a.body), (200, b''), 'HEAD')
+
+
+def test_reload():
+    before = results('/')
+    old = gw.workers()
+    gw.signal(signal.SIGHUP)
+    until(lambda: not set(gw.workers()) & set(old), 15)
+    same(results('/'), before, 'counts survive a reload')
+    gw.post('/ok', 'after')
+    expected = dict(before, new=before['new'] + 1)
+    until(lambda: results('/') == expected)
+    same(results('/'), expected, 'and go on')
+
+
+test_results()
+test_now()
+test_formats()
+test_reload()
+gw.stop()
+finish()
