@@ -92,7 +92,7 @@ test-all: test model test-asan
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
 FUZZ_PACKAGES := $(TEST_PACKAGES) $(ASAN_PACKAGES) libclang-rt-dev
 
-$(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx | deps
+$(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx t/leaks.c | deps
 	@t/install $(ASAN_PACKAGES)
 	@echo "building build/asan/nginx"
 	@t/sanitized-nginx $(BUILD)/asan
