@@ -344,4 +344,5 @@ try:
     test_configuration()
 finally:
     shutil.rmtree(folder, ignore_errors=True)
+gw.stop()
 finish()
