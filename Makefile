@@ -16,6 +16,7 @@
 #                   hostile clients and a hostile Redis (REQUESTS=)
 #   make coverage   which lines the test files run, in build/coverage
 #   make bench      what it costs beside a bare proxy_pass and beside others
+#   make chaos      the campaigns, in their long form; writes docs/evidence.md
 #
 # CC=clang builds with another compiler, NGINX=FILE runs another nginx.
 # "make test FILES=t/100-key.t" runs some tests only.
@@ -139,6 +140,19 @@ fuzz: $(BUILD)/fuzz/libnginx.a $(BUILD)/asan/$(MODULE)
 fuzz-short: export FUZZ_TIME := 1
 fuzz-short: $(BUILD)/fuzz/libnginx.a
 	@prove --exec '' t/fuzz/run
+
+# CAMPAIGNS="C1 C7" runs some of them, CHAOS_N=1000 more injections than 300,
+# CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones.
+CHAOS_PACKAGES := faketime
+
+.PHONY: chaos
+
+chaos: all debug
+	@t/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)
+	@TEST_NGINX_BINARY=$(NGINX) python3 -B t/chaos \
+	    $(if $(CAMPAIGNS),--campaigns="$(CAMPAIGNS)") \
+	    $(CHAOS_N:%=--n %) $(CHAOS_ATTEMPTS:%=--attempts %) \
+	    $(CHAOS_SEED:%=--seed %) $(CHAOS_JOBS:%=--jobs %)
 
 lint: all debug
 	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)

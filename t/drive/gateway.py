@@ -89,7 +89,7 @@ http {
 class Gateway:
     def __init__(self, up, locations='', http='', server='', default='',
                  main='', workers=1, level='info', size='8m',
-                 store=None):
+                 store=None, module=None, env=None):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.root = tempfile.mkdtemp(prefix='gateway-', dir=TOP + '/build')
         os.mkdir(self.root + '/logs')     # where nginx logs until it reads
@@ -97,7 +97,8 @@ class Gateway:
         self.h2 = free_port()
         self.log_file = self.root + '/error.log'
         self.expected = []        # [alert] and [crit] that were provoked
-        self.conf = dict(module=MODULE, root=self.root, port=self.port,
+        self.env = env            # instead of this process's own
+        self.conf = dict(module=module or MODULE, root=self.root, port=self.port,
                          h2=self.h2, up=up.port,
                          store=store or self.default_store(size),
                          locations=locations, http=http,
@@ -126,7 +127,7 @@ class Gateway:
     def command(self, *args):
         return subprocess.run([NGINX, '-p', self.root, '-c',
                                self.root + '/nginx.conf', *args],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, env=self.env)
 
     def wait_port(self):
         for _ in range(200):
@@ -169,10 +170,7 @@ class Gateway:
     def until_log(self, text, timeout=5, start=0):
         return until(lambda: text in self.log()[start:], timeout)
 
-    def stop(self):
-        """Ends all of it and looks at what was logged."""
-        if self.root is None:
-            return
+    def end(self):
         try:
             pid = self.pid()
             for worker in self.workers():
@@ -181,6 +179,12 @@ class Gateway:
             until(lambda: not os.path.exists(self.root + '/nginx.pid'), 5)
         except (OSError, ValueError):
             pass
+
+    def stop(self):
+        """Ends all of it and looks at what was logged."""
+        if self.root is None:
+            return
+        self.end()
         bad = [line for line in self.log().splitlines()
                if re.search(r'\[(alert|crit|emerg)\]|Sanitizer|runtime error',
                             line)

@@ -1,0 +1,125 @@
+"""Runs campaigns and their mutants, several at a time, each in a process.
+
+    for outcome in Jobs(seed).run(jobs): ...
+
+An outcome is what campaign.run() returns, with the mutant's name if it was
+one.
+"""
+
+import asyncio
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import mutants
+from campaign import KEPT, run
+from campaigns_memory import C13, C13f, shim
+from campaigns_nginx import C0, C7, C8, C12, C7p, C8e, C8u
+from campaigns_peers import C9, C10
+from campaigns_redis import C1, C2, C3, C6, C11, C1e, C1n, C11l
+
+CAMPAIGNS = {c.name: c for c in (
+    C0, C1, C1e, C1n, C2, C3, C6, C7, C7p, C8, C8u, C8e, C9, C10, C11, C11l,
+    C12, C13, C13f)}
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+Job = collections.namedtuple('Job', 'name store n seed mutant')
+
+
+def real_jobs(names, seed, size):
+    """size: a function of a campaign, how many injections"""
+    return [Job(name, store, size(CAMPAIGNS[name]), seed, '')
+            for name in names for store in CAMPAIGNS[name].stores
+            if size(CAMPAIGNS[name])]
+
+
+def mutant_jobs(names, seed):
+    return [Job(name, store, CAMPAIGNS[name].hunt, seed, mutant)
+            for name in names for store in CAMPAIGNS[name].stores
+            for mutant in CAMPAIGNS[name].mutants
+            if store in mutants.STORES.get(mutant, ('shm', 'redis'))]
+
+
+def work(job):
+    """In a process of its own: runs the job, prints its outcome."""
+    campaign = CAMPAIGNS[job.name]
+    module = None
+    if job.mutant:
+        # rounds that end soon; it is over when one has noticed it
+        module = mutants.build(job.mutant)
+        campaign.patience = 6
+        campaign.per_round = max(campaign.short,
+                                 min(campaign.per_round, campaign.hunt // 4))
+    outcome = asyncio.run(run(campaign, job.store, job.n, job.seed, module,
+                              job.mutant))
+    outcome['mutant'] = job.mutant
+    print(json.dumps(outcome))
+
+
+def start(job):
+    fd, name = tempfile.mkstemp(dir=KEPT)
+    process = subprocess.Popen(
+        [sys.executable, '-B', HERE, '--job', json.dumps(job)],
+        stdin=subprocess.DEVNULL, stdout=fd, stderr=subprocess.STDOUT)
+    os.close(fd)
+    process.out = name
+    return process
+
+
+def outcome_of(job, process):
+    process.wait()
+    with open(process.out) as f:
+        out = f.read()
+    os.unlink(process.out)
+    try:
+        return json.loads(out.splitlines()[-1])
+    except (IndexError, ValueError):
+        # a harness that fails is no pass
+        return dict(name=job.name, store=job.store, mutant=job.mutant, n=0,
+                    title=CAMPAIGNS[job.name].title, unit='', counts={},
+                    violations=[['void', '', out[-3000:]]], missing=[],
+                    seed=job.seed, kept=None, seconds=0, rounds=0,
+                    strict=True)
+
+
+def run_jobs(jobs, at_once):
+    """Yields outcomes as they come."""
+    os.makedirs(KEPT, exist_ok=True)
+    shim()
+    for mutant in sorted({job.mutant for job in jobs if job.mutant}):
+        mutants.build(mutant)
+
+    todo, running = list(jobs), []
+    try:
+        while todo or running:
+            while todo and len(running) < at_once:
+                job = todo.pop(0)
+                running.append((job, start(job)))
+            for item in running:
+                if item[1].poll() is not None:
+                    running.remove(item)
+                    yield outcome_of(*item)
+                    break
+            else:
+                time.sleep(0.1)
+    finally:
+        for _, process in running:
+            process.terminate()
+
+
+def verdict(outcome):
+    """passed, FAILED, void, measured; for mutants: caught or MISSED"""
+    wrong = [v for v in outcome['violations'] if v[0] != 'void']
+    void = len(wrong) != len(outcome['violations'])
+    if outcome['mutant']:
+        return 'caught' if wrong else 'MISSED'
+    if wrong:
+        return 'FAILED'
+    if void or outcome['missing']:
+        return 'void'
+    return 'passed' if outcome['strict'] else 'measured'

@@ -1,0 +1,179 @@
+"""Results of the long form: kept piece by piece, told as docs/evidence.md."""
+
+import collections
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+
+from campaign import KEPT
+from gateway import NGINX, TOP
+from jobs import CAMPAIGNS, verdict
+from mutants import MUTANTS
+
+RESULTS = KEPT + '/results'
+EVIDENCE = TOP + '/docs/evidence.md'
+
+HEAD = '''# Evidence
+
+What `make chaos` has measured. It runs nginx with the module in front of an
+upstream that writes down every execution before it answers, lets clients
+retry, leave and collide, breaks one thing again and again meanwhile, and
+checks afterwards, from the clients' history and the upstream's ledger, what
+[guarantees.md](guarantees.md) promises. This page is written by that command.
+
+    make chaos                            all of it, more than an hour
+    make chaos CAMPAIGNS="C1 C7"          some of it; the others' results stay
+    make chaos CHAOS_N=1000               more injections of each kind
+    make chaos CHAOS_SEED=7               other seeds than these
+
+The rules, for every key:
+
+| rule | |
+|---|---|
+| S1 | it is executed at most once, but for executions that the upstream answered with a retryable status |
+| S2 | all of its answers are the same, byte for byte |
+| S3 | each answer is whole, and that of an execution with this key and this body |
+| S4 | another body is never executed, and is refused with 422 |
+| S5 | `Idempotent-Replayed` is on all answers but that of the execution |
+| S6 | after an answer every later attempt gets it again |
+| A | nobody gets anything else than the fault explains |
+| L1 | when the fault is over, it comes to its last word |
+| L2 | afterwards nothing is left: no descriptor, no memory, no alarm in the log |
+
+A campaign in which something of "met" did not happen is void, and so is one
+that does not notice a module that was broken on purpose. No violation in n
+injections means that the true rate is below 3/n, with 95% confidence.
+'''
+
+
+def save(outcomes):
+    """Adds to what is there, or replaces it."""
+    os.makedirs(RESULTS, exist_ok=True)
+    where = versions()
+    for o in outcomes:
+        name = '-'.join(x for x in (o['name'], o['store'], o['mutant']) if x)
+        with open('%s/%s.json' % (RESULTS, name), 'w') as f:
+            json.dump(dict(o, date=time.strftime('%Y-%m-%d'), **where), f,
+                      indent=1)
+
+
+def load():
+    found = []
+    if os.path.isdir(RESULTS):
+        for name in os.listdir(RESULTS):
+            with open('%s/%s' % (RESULTS, name)) as f:
+                found.append(json.load(f))
+    order = list(CAMPAIGNS)
+    return sorted(found, key=lambda o: (order.index(o['name']), o['store'],
+                                        o['mutant']))
+
+
+def versions():
+    def first(pattern, *command):
+        out = subprocess.run(command, capture_output=True, text=True)
+        found = re.search(pattern, out.stdout + out.stderr)
+        return found.group(1) if found else 'unknown'
+
+    return dict(
+        commit=first(r'^(\w+)', 'git', '-C', TOP, 'rev-parse', '--short',
+                     'HEAD'),
+        nginx=first(r'nginx/([\d.]+)', NGINX, '-v'),
+        redis=first(r'v=([\d.]+)', 'redis-server', '--version'),
+        kernel=platform.release().partition('-')[0],
+        cores=os.cpu_count())
+
+
+def line(o):
+    """One line for people who wait."""
+    what = verdict(o)
+    text = '%-7s %-5s %-5s %-14s n %-7d %6.0f s  seed %s' % (
+        what, o['name'], o['store'], o['mutant'], o['n'], o['seconds'],
+        o['seed'])
+    if o['mutant'] and what == 'caught':
+        text += '  by ' + ' '.join(sorted({v[0] for v in o['violations']}))
+    elif what == 'measured':
+        text += '  %d keys lost' % o['counts'].get('lost keys', 0)
+    if o['missing']:
+        text += '  never met: ' + ', '.join(o['missing'])
+    if what in ('FAILED', 'void', 'MISSED'):
+        text += ''.join('\n    %s %s %s' % tuple(v)
+                        for v in o['violations'][:5])
+        text += '\n    kept: %s' % o['kept'] if o['kept'] else ''
+    return text
+
+
+def evidence():
+    """Writes docs/evidence.md from all results there are."""
+    found = load()
+    real = [o for o in found if not o['mutant']]
+    broken = collections.defaultdict(list)
+    for o in found:
+        if o['mutant']:
+            broken[o['name'], o['store']].append(o)
+
+    text = [HEAD]
+    runs = sorted({(o['date'], o['commit'], o['nginx'], o['redis'],
+                    o['cores'], o['kernel']) for o in real})
+    for run in runs:
+        text.append('Measured on %s, commit %s, nginx %s, Redis %s, %d cores, '
+                    'Linux %s.\n' % run)
+
+    text += ['## Strict campaigns', '',
+             '| | what is broken | store | n | violations | rate below '
+             '| keys | attempts | executions | seed | mutants caught |',
+             '|---|---|---|---|---|---|---|---|---|---|---|']
+    text += [strict_row(o, broken[o['name'], o['store']]) for o in real
+             if o['strict']]
+    text += ['', '## Measured losses', '',
+             'Settings under which a store may forget; each loss is due to a '
+             'moment at which it did, or it would be a violation.', '',
+             '| | what is broken | store | n | lost keys | keys | executions '
+             '| other violations | seed |',
+             '|---|---|---|---|---|---|---|---|---|']
+    text += [loss_row(o) for o in real if not o['strict']]
+    text += ['', '## What the runs have met', '', '| | store | met |',
+             '|---|---|---|']
+    text += ['| %s | %s | %s |' % (o['name'], o['store'], met(o))
+             for o in real]
+    text += ['', '## Mutants', '', '| mutant | what was broken | caught by |',
+             '|---|---|---|']
+    for name, (what, _) in MUTANTS.items():
+        caught = ['%s (%s, %s)' % (o['name'], o['store'], ' '.join(sorted(
+            {v[0] for v in o['violations']})))
+            for o in found if o['mutant'] == name and verdict(o) == 'caught']
+        if caught:
+            text.append('| %s | %s | %s |' % (name, what, ', '.join(caught)))
+    with open(EVIDENCE, 'w') as f:
+        f.write('\n'.join(text) + '\n')
+
+
+def strict_row(o, broken):
+    caught = [m['mutant'] for m in broken if verdict(m) == 'caught']
+    missed = [m['mutant'] for m in broken if verdict(m) != 'caught']
+    good = verdict(o) == 'passed'
+    c = o['counts']
+    return '| %s | %s | %s | %d %s | %s | %s | %d | %d | %d | %s | %s |' % (
+        o['name'], o['title'], o['store'], o['n'], o['unit'],
+        '0' if good else '**%s**' % verdict(o),
+        '%.2g' % (3 / o['n']) if good else '',
+        c.get('keys', 0), c.get('attempts', 0), c.get('executions', 0),
+        o['seed'], ', '.join(caught) + (
+            ' **missed: %s**' % ', '.join(missed) if missed else ''))
+
+
+def loss_row(o):
+    c = o['counts']
+    return '| %s | %s | %s | %d %s | %d | %d | %d | %s | %s |' % (
+        o['name'], o['title'], o['store'], o['n'], o['unit'],
+        c.get('lost keys', 0), c.get('keys', 0), c.get('executions', 0),
+        '0' if verdict(o) == 'measured' else '**%s**' % verdict(o),
+        o['seed'])
+
+
+def met(o):
+    skip = ('keys', 'attempts', 'executions', o['unit'])
+    return ', '.join('%s %d' % item for item in sorted(o['counts'].items())
+                     if item[0] not in skip and item[1])
