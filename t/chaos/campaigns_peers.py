@@ -60,7 +60,7 @@ class C10(Campaign):
                           ('cutchunked', 12), ('reset', 10), ('flaky', 3)))
 
     def rules(self):
-        return Rules(unknown=True, errors=(502, 503))
+        return Rules(unknown=True, cuts=True, errors=(502, 503))
 
     def count(self):
         keys = self.load.keys.values()

@@ -28,6 +28,7 @@ class Rules:
     unavailable = False   # 503: the store is away
     unknown = False       # 409 outcome_unknown as a last word
     lost = False          # connections that break
+    cuts = False          # an answer breaks off that is too large to be held
     errors = ()           # nginx's own answers, as 502
     late = False          # an answer may have been given before it was stored
     settles = True        # L1 is judged
@@ -187,7 +188,8 @@ def check_outcomes(key, name, attempts, counted, rules, result):
         if a.kind == 'answer':
             good = True
         elif a.kind == 'none':
-            good = a.aborted or rules.lost
+            good = (a.aborted or rules.lost
+                    or rules.cuts and key.size > MAX_RESPONSE)
         elif a.kind == 'nginx':
             good = a.status in rules.errors
         elif a.code == 'in_progress':
