@@ -15,6 +15,8 @@ import asyncio
 import socket
 import struct
 
+TIMEOUT = 60              # seconds until a client gives up
+
 
 class Reply:
     __slots__ = 'status', 'headers', 'body'
@@ -106,10 +108,9 @@ class Connection(asyncio.Protocol):
 
 
 class Web:
-    def __init__(self, port, keepalive=True, timeout=60):
+    def __init__(self, port, keepalive=True):
         self.port = port
         self.keepalive = keepalive
-        self.timeout = timeout
         self.idle = []
 
     async def connection(self):
@@ -129,7 +130,7 @@ class Web:
         loop = asyncio.get_running_loop()
         how, what = leave or (None, None)
         waiter = c.start(max(1, what) if how == 'answer' else None)
-        timer = loop.call_later(what if how == 'wait' else self.timeout,
+        timer = loop.call_later(what if how == 'wait' else TIMEOUT,
                                 c.end, None)
         if how == 'request':
             c.transport.write(data[:what])

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import client
 import mutants
 from campaign import KEPT, run
 from campaigns_memory import C13, C13f, shim
@@ -52,7 +53,7 @@ def work(job):
     if job.mutant:
         # rounds that end soon; it is over when one has noticed it
         module = mutants.build(job.mutant)
-        campaign.patience = 6
+        campaign.patience = client.TIMEOUT = 6
         campaign.per_round = max(campaign.short,
                                  min(campaign.per_round, campaign.hunt // 4))
     outcome = asyncio.run(run(campaign, job.store, job.n, job.seed, module,
