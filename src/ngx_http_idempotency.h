@@ -96,6 +96,8 @@ typedef struct {
     ngx_uint_t                         methods;
     ngx_flag_t                         required;
     ngx_flag_t                         issued;
+    ngx_uint_t                         sequence;   /* flags of operations */
+    ngx_http_complex_value_t          *epoch;
     ngx_int_t                          max_key;
 
     ngx_uint_t                         fingerprint;
@@ -139,6 +141,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_MISSING,
     NGX_HTTP_IDEMPOTENCY_INVALID,
     NGX_HTTP_IDEMPOTENCY_UNKNOWN,
+    NGX_HTTP_IDEMPOTENCY_OUT_OF_ORDER,
     NGX_HTTP_IDEMPOTENCY_NOT_ISSUED,
     NGX_HTTP_IDEMPOTENCY_EXPIRED,
     NGX_HTTP_IDEMPOTENCY_BYPASSED,
@@ -202,6 +205,10 @@ typedef struct {
     ngx_str_t                          key;
     ngx_str_t                          source;
     ngx_str_t                          scope;
+    ngx_uint_t                         flags;      /* of all operations */
+    uint64_t                           number;     /* of a sequence */
+    uint64_t                           epoch;
+    ngx_str_t                          epoch_text;
     u_char                             digest[NGX_IDEMPOTENCY_DIGEST_LEN];
     u_char                             owner[NGX_IDEMPOTENCY_OWNER_LEN];
     u_char                             content[NGX_IDEMPOTENCY_DIGEST_LEN];

@@ -29,6 +29,7 @@ extern ngx_http_idempotency_conf_slot_t
 extern ngx_http_idempotency_conf_slot_t
                                        ngx_http_idempotency_conf_max_response;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile;
+extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_sequence;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_log_level;
 
 

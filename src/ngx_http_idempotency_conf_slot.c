@@ -43,6 +43,15 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_profiles[] = {
 };
 
 
+static ngx_conf_enum_t  ngx_http_idempotency_conf_sequences[] = {
+    { ngx_string("off"), 0 },
+    { ngx_string("increasing"), NGX_IDEMPOTENCY_SEQUENCE },
+    { ngx_string("strict"),
+      NGX_IDEMPOTENCY_SEQUENCE|NGX_IDEMPOTENCY_SEQUENCE_STRICT },
+    { ngx_null_string, 0 }
+};
+
+
 static ngx_conf_enum_t  ngx_http_idempotency_conf_log_levels[] = {
     { ngx_string("info"), NGX_LOG_INFO },
     { ngx_string("notice"), NGX_LOG_NOTICE },
@@ -91,6 +100,13 @@ ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile = {
     ngx_conf_set_enum_slot,
     ngx_http_idempotency_conf_profiles,
     "\"ietf\", \"stripe\" or \"acp\""
+};
+
+
+ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_sequence = {
+    ngx_conf_set_enum_slot,
+    ngx_http_idempotency_conf_sequences,
+    "\"off\", \"increasing\" or \"strict\""
 };
 
 

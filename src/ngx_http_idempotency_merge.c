@@ -72,6 +72,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->given.scope = NULL;
      *     conf->given.with = NULL;
      *     conf->methods = 0;
+     *     conf->epoch = NULL;
      *     conf->probe = { 0, NULL };
      *     conf->describedby = { 0, NULL };
      */
@@ -82,6 +83,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->given.final = NGX_CONF_UNSET_PTR;
     conf->given.retryable = NGX_CONF_UNSET_PTR;
     conf->issued = NGX_CONF_UNSET;
+    conf->sequence = NGX_CONF_UNSET_UINT;
     conf->max_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->secrets = NGX_CONF_UNSET_PTR;
@@ -181,6 +183,12 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     }
 
     ngx_conf_merge_value(conf->issued, prev->issued, 0);
+    ngx_conf_merge_uint_value(conf->sequence, prev->sequence, 0);
+
+    if (conf->epoch == NULL) {
+        conf->epoch = prev->epoch;
+    }
+
     ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
 
     if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
@@ -345,6 +353,14 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
                       "from another, as in "
                       "\"idempotency_source $http_authorization;\"",
                       &clcf->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->issued && conf->sequence) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency_issued\" and \"idempotency_sequence\" "
+                      "are both on in location \"%V\": a key is a token or a "
+                      "number, switch one of them off", &clcf->name);
         return NGX_CONF_ERROR;
     }
 

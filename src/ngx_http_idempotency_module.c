@@ -88,6 +88,20 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       offsetof(ngx_http_idempotency_loc_conf_t, max_key),
       &ngx_http_idempotency_conf_max_key },
 
+    { ngx_string("idempotency_sequence"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, sequence),
+      &ngx_http_idempotency_conf_sequence },
+
+    { ngx_string("idempotency_epoch"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, epoch),
+      NULL },
+
     { ngx_string("idempotency_issued"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,

@@ -106,6 +106,7 @@ LIES = {
     'granted with noise': told(1, b'noise' * 40),
     'exists without a record': told(2),
     'not issued': told(3),
+    'out of order': told(5, bytes(8)),
     'refused': told(4),
     'ok': told(0),
     'a time that is none': told(1, b'', 2 ** 64 - 1),

@@ -196,6 +196,14 @@ ngx_http_idempotency_exercise_create(ngx_http_request_t *r,
     ngx_uint_t             i;
     ngx_idempotency_op_t  *op;
 
+    static ngx_conf_bitmask_t  names[] = {
+        { ngx_string("unknown"), NGX_IDEMPOTENCY_CLAIM_UNKNOWN },
+        { ngx_string("issued"), NGX_IDEMPOTENCY_CLAIM_ISSUED },
+        { ngx_string("sequence"), NGX_IDEMPOTENCY_SEQUENCE },
+        { ngx_string("strict"), NGX_IDEMPOTENCY_SEQUENCE_STRICT },
+        { ngx_null_string, 0 }
+    };
+
     op = ngx_idempotency_op_create(store, type);
     if (op == NULL) {
         return NULL;
@@ -226,18 +234,16 @@ ngx_http_idempotency_exercise_create(ngx_http_request_t *r,
 
     flags = ngx_http_idempotency_exercise_text(r, "flags");
 
-    if (ngx_strlcasestrn(flags.data, flags.data + flags.len,
-                         (u_char *) "unknown", 7 - 1))
-    {
-        op->flags |= NGX_IDEMPOTENCY_CLAIM_UNKNOWN;
+    for (i = 0; names[i].name.len; i++) {
+        if (ngx_strlcasestrn(flags.data, flags.data + flags.len,
+                             names[i].name.data, names[i].name.len - 1))
+        {
+            op->flags |= names[i].mask;
+        }
     }
 
-    if (ngx_strlcasestrn(flags.data, flags.data + flags.len,
-                         (u_char *) "issued", 6 - 1))
-    {
-        op->flags |= NGX_IDEMPOTENCY_CLAIM_ISSUED;
-    }
-
+    op->number = ngx_http_idempotency_exercise_number(r, "number", 0);
+    op->epoch = ngx_http_idempotency_exercise_number(r, "epoch", 0);
     op->lease = ngx_http_idempotency_exercise_number(r, "lease", 30000);
     op->ttl = ngx_http_idempotency_exercise_number(r, "ttl", 3600);
     op->tombstone = ngx_http_idempotency_exercise_number(r, "tombstone", 0);

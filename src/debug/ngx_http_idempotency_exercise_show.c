@@ -18,7 +18,7 @@ static u_char *ngx_http_idempotency_exercise_show_bytes(u_char *p, char *name,
 
 
 static char  *ngx_http_idempotency_exercise_results[] = {
-    "ok", "granted", "exists", "not_issued", "refused"
+    "ok", "granted", "exists", "not_issued", "refused", "out_of_order"
 };
 
 static char  *ngx_http_idempotency_exercise_errors[] = {
@@ -65,6 +65,10 @@ ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
 
     p = ngx_sprintf(p, "result: %s\n",
                     ngx_http_idempotency_exercise_results[op->result]);
+
+    if (op->expects) {
+        p = ngx_sprintf(p, "expected: %uL\n", op->expected);
+    }
 
     if (op->leases) {
 

@@ -102,6 +102,11 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
                                        NGX_HTTP_IDEMPOTENCY_TOKEN_NOT_ISSUED);
     }
 
+    if (op->result == NGX_IDEMPOTENCY_OUT_OF_ORDER) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                    NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER);
+    }
+
     if (op->result != NGX_IDEMPOTENCY_GRANTED) {
         return ngx_http_idempotency_problem(r, ctx,
                                       NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);

@@ -110,6 +110,10 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
     ngx_memcpy(op->fingerprint, ctx->fingerprint,
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
+    op->flags = ctx->flags;
+    op->number = ctx->number;
+    op->epoch = ctx->epoch;
+
     op->lease = ctx->conf->lease;
     op->ttl = ctx->ttl ? ctx->ttl : ctx->conf->ttl;
     op->tombstone = ctx->conf->tombstone;
@@ -156,6 +160,7 @@ ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
     held->line.fence = op->record.fence;
+    held->line.flags = op->flags & NGX_IDEMPOTENCY_SEQUENCE;
     held->line.lease = op->lease;
     held->line.keep = ngx_max(op->ttl, op->tombstone);
     held->line.keep = ngx_max(held->line.keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);

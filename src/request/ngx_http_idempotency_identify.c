@@ -9,6 +9,8 @@
 #include "ngx_http_idempotency_key.h"
 
 
+static ngx_int_t ngx_http_idempotency_identify_number(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
     ngx_str_t *name, ngx_str_t *value);
 static ngx_int_t ngx_http_idempotency_identify_parse(ngx_pool_t *pool,
@@ -19,6 +21,7 @@ ngx_int_t
 ngx_http_idempotency_identify_header(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf)
 {
+    uint64_t   number;
     ngx_int_t  rc;
     ngx_str_t  value, key;
 
@@ -31,8 +34,14 @@ ngx_http_idempotency_identify_header(ngx_http_request_t *r,
         return rc;
     }
 
-    return ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
-                                               &key);
+    rc = ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
+                                             &key);
+
+    if (rc != NGX_OK || ilcf->sequence == 0) {
+        return rc;
+    }
+
+    return ngx_http_idempotency_key_number(&key, &number);
 }
 
 
@@ -62,8 +71,40 @@ ngx_http_idempotency_identify_key(ngx_http_request_t *r,
         }
     }
 
-    return ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
-                                               &ctx->key);
+    rc = ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
+                                             &ctx->key);
+
+    if (rc != NGX_OK || ilcf->sequence == 0) {
+        return rc;
+    }
+
+    return ngx_http_idempotency_identify_number(r, ctx);
+}
+
+
+/* the key is the number of a sequence, and the epoch is one too */
+
+static ngx_int_t
+ngx_http_idempotency_identify_number(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->flags = ctx->conf->sequence;
+
+    if (ngx_http_idempotency_key_number(&ctx->key, &ctx->number) != NGX_OK) {
+        return NGX_ABORT;
+    }
+
+    if (ctx->conf->epoch == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_complex_value(r, ctx->conf->epoch, &ctx->epoch_text)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_key_number(&ctx->epoch_text, &ctx->epoch);
 }
 
 
@@ -153,7 +194,10 @@ ngx_int_t
 ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    u_char  tag[NGX_IDEMPOTENCY_DIGEST_LEN];
+
     static ngx_str_t  record = ngx_string("record 1");
+    static ngx_str_t  sequence = ngx_string("sequence 1");
 
     if (ctx->conf->source == NULL) {
         return NGX_DECLINED;
@@ -171,7 +215,32 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_idempotency_identify_digest(r, ctx, &record, ctx->digest);
+    if (ngx_http_idempotency_identify_digest(r, ctx, &record, ctx->digest)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ctx->flags == 0) {
+        return NGX_OK;
+    }
+
+    /* half of the name is that of the sequence, and of its mark */
+
+    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&sequence) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&ctx->scope) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&ctx->source) != NGX_OK
+        || ngx_http_idempotency_digest_finish(tag) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(ctx->digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2, ctx->digest,
+               NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+    ngx_memcpy(ctx->digest, tag, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+
+    return NGX_OK;
 }
 
 
@@ -184,6 +253,12 @@ ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
         || ngx_http_idempotency_digest_add_part(&ctx->scope) != NGX_OK
         || ngx_http_idempotency_digest_add_part(&ctx->source) != NGX_OK
         || ngx_http_idempotency_digest_add_part(&ctx->key) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ctx->epoch_text.len
+        && ngx_http_idempotency_digest_add_part(&ctx->epoch_text) != NGX_OK)
     {
         return NGX_ERROR;
     }

@@ -24,7 +24,7 @@
 ngx_int_t ngx_http_idempotency_identify_header(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf);
 
-/* Sets ctx->key, unquoted. */
+/* Sets ctx->key, unquoted, and what makes it a number of a sequence. */
 ngx_int_t ngx_http_idempotency_identify_key(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -36,7 +36,7 @@ ngx_int_t ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * A digest of scope, source and key for one purpose: digests made for
+ * A digest of scope, source, key and epoch for one purpose: digests made for
  * different purposes have nothing in common.  NGX_OK or NGX_ERROR.
  */
 ngx_int_t ngx_http_idempotency_identify_digest(ngx_http_request_t *r,

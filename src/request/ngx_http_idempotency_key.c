@@ -7,6 +7,9 @@
 #include "ngx_http_idempotency_key.h"
 
 
+#define NGX_HTTP_IDEMPOTENCY_KEY_MAX_NUMBER  (UINT64_MAX >> 1)
+
+
 static ngx_int_t ngx_http_idempotency_key_bare(const ngx_str_t *key);
 static ngx_int_t ngx_http_idempotency_key_quoted(ngx_str_t *key,
     size_t *escapes);
@@ -122,4 +125,37 @@ ngx_http_idempotency_key_unescape(ngx_str_t *key, u_char *dst)
 
     key->data = start;
     key->len = dst - start;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_key_number(const ngx_str_t *key, uint64_t *n)
+{
+    size_t    i;
+    uint64_t  digit, value;
+
+    if (key->len == 0 || (key->len > 1 && key->data[0] == '0')) {
+        return NGX_ABORT;
+    }
+
+    value = 0;
+
+    for (i = 0; i < key->len; i++) {
+
+        if (key->data[i] < '0' || key->data[i] > '9') {
+            return NGX_ABORT;
+        }
+
+        digit = key->data[i] - '0';
+
+        if (value > (NGX_HTTP_IDEMPOTENCY_KEY_MAX_NUMBER - digit) / 10) {
+            return NGX_ABORT;
+        }
+
+        value = value * 10 + digit;
+    }
+
+    *n = value;
+
+    return NGX_OK;
 }

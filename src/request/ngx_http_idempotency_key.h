@@ -22,6 +22,12 @@
 ngx_int_t ngx_http_idempotency_key_parse(const ngx_str_t *value, size_t max,
     ngx_str_t *key, size_t *escapes);
 
+/*
+ * Reads a number from 0 to 2^63 - 1 as it is written: digits without a zero
+ * before them, so that each number is one key.  NGX_OK or NGX_ABORT.
+ */
+ngx_int_t ngx_http_idempotency_key_number(const ngx_str_t *key, uint64_t *n);
+
 /* Copies the key to "dst" without its escapes. */
 void ngx_http_idempotency_key_unescape(ngx_str_t *key, u_char *dst);
 

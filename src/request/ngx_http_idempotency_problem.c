@@ -104,7 +104,15 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("Idempotency key was not issued"),
       ngx_string("The idempotency key must be a token that was issued to you "
                  "and has not expired. Fetch a token and send the request "
-                 "with it.") }
+                 "with it.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OUT_OF_ORDER,
+      ngx_string("out_of_order"), ngx_string("never"), ngx_null_string,
+      ngx_string("Number is out of order"),
+      ngx_string("Requests are executed in the order of their numbers, and it "
+                 "is not the turn of this one. It was not executed now. Go on "
+                 "with the number that is expected, or with a higher "
+                 "epoch.") }
 };
 
 

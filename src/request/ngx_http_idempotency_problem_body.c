@@ -153,9 +153,10 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
 
     len = sizeof("{\"error\":{\"type\":\"\",\"title\":\"\",\"status\":,"
                  "\"detail\":\"\",\"code\":\"\",\"message\":\"\","
-                 "\"doc_url\":\"about:blank#\",\"original_status\":}}\n")
+                 "\"doc_url\":\"about:blank#\",\"original_status\":,"
+                 "\"expected\":}}\n")
           + url->len + 2 * problem->code.len + type->len
-          + problem->title.len + problem->detail.len + 2 * NGX_INT_T_LEN;
+          + problem->title.len + problem->detail.len + 3 * NGX_INT64_LEN;
 
     b = ngx_create_temp_buf(r->pool, len);
     if (b == NULL) {
@@ -188,6 +189,12 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     {
         p = ngx_sprintf(p, ",\"original_status\":%ui",
                         ctx->op->record.status);
+    }
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER
+        && ctx->op->expects)
+    {
+        p = ngx_sprintf(p, ",\"expected\":%uL", ctx->op->expected);
     }
 
     if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE) {

@@ -41,6 +41,7 @@ ngx_str_t  ngx_http_idempotency_result_names[] = {
     ngx_string("missing"),
     ngx_string("invalid"),
     ngx_string("unknown"),
+    ngx_string("out_of_order"),
     ngx_string("not_issued"),
     ngx_string("expired"),
     ngx_string("bypassed"),

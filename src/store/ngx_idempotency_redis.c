@@ -103,11 +103,7 @@ ngx_idempotency_redis_load_scripts(ngx_conf_t *cf,
     for (i = 0; i < NGX_IDEMPOTENCY_REDIS_SCRIPTS; i++) {
         script = &ctx->scripts[i];
 
-        if (ngx_idempotency_redis_script(cf->pool,
-                                         i > NGX_IDEMPOTENCY_PURGE
-                                         ? NGX_IDEMPOTENCY_RESOLVE : i,
-                                         i > NGX_IDEMPOTENCY_PURGE,
-                                         &script->text)
+        if (ngx_idempotency_redis_script(cf->pool, i, &script->text)
             != NGX_OK)
         {
             return NGX_ERROR;

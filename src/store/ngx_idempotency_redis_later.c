@@ -145,6 +145,11 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
     ngx_memcpy(copy->fingerprint, op->fingerprint,
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
+    copy->flags = op->flags & (NGX_IDEMPOTENCY_SEQUENCE
+                               |NGX_IDEMPOTENCY_SEQUENCE_STRICT);
+    copy->number = op->number;
+    copy->epoch = op->epoch;
+
     copy->lease = op->lease;
     copy->ttl = op->ttl;
     copy->tombstone = op->tombstone;

@@ -22,6 +22,8 @@ static void ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
     ngx_str_t *message);
 static ngx_int_t ngx_idempotency_redis_op_read(
     ngx_idempotency_redis_op_t *rop, ngx_idempotency_redis_reply_t *reply);
+static ngx_int_t ngx_idempotency_redis_op_expected(ngx_idempotency_op_t *op,
+    ngx_str_t *value);
 static void ngx_idempotency_redis_op_over(ngx_idempotency_redis_op_t *rop);
 
 
@@ -41,11 +43,9 @@ ngx_idempotency_redis_op_create(ngx_idempotency_op_t *op,
         return NULL;
     }
 
-    i = op->type;
+    i = ngx_idempotency_redis_script_of(op);
 
-    if (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed) {
-        i = NGX_IDEMPOTENCY_PURGE + 1;
-    }
+    rop->marked = (i >= NGX_IDEMPOTENCY_REDIS_CLAIM_NUMBER);
 
     rop->op = op;
     rop->lease = lease;
@@ -84,7 +84,7 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
 
     p = ngx_pnalloc(op->pool, ctx->prefix.len
-                              + 2 * NGX_IDEMPOTENCY_DIGEST_LEN
+                              + 2 * NGX_IDEMPOTENCY_DIGEST_LEN + 2
                               + NGX_IDEMPOTENCY_REDIS_QUESTION);
     if (p == NULL) {
         return NGX_ERROR;
@@ -98,11 +98,37 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
 
     arg[3].data = p;
     p = ngx_cpymem(p, ctx->prefix.data, ctx->prefix.len);
-    p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    if ((rop->lease ? rop->lease->flags : op->flags)
+        & NGX_IDEMPOTENCY_SEQUENCE)
+    {
+        /* all records of a sequence share a slot, and so does its mark */
+
+        *p++ = '{';
+        p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+        *p++ = '}';
+
+        if (rop->marked) {
+            ngx_str_set(&arg[2], "2");
+
+            arg[4].data = arg[3].data;
+            arg[4].len = p - arg[3].data;
+        }
+
+        p = ngx_hex_dump(p, digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2,
+                         NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+
+    } else {
+        p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    }
+
     arg[3].len = p - arg[3].data;
 
-    arg[4].data = p;
-    arg[4].len = NGX_IDEMPOTENCY_REDIS_QUESTION;
+    rop->nargs = rop->marked ? 5 : 4;
+
+    arg[rop->nargs].data = p;
+    arg[rop->nargs].len = NGX_IDEMPOTENCY_REDIS_QUESTION;
+    rop->nargs++;
 
     p = ngx_cpymem(p, owner, NGX_IDEMPOTENCY_OWNER_LEN);
     p = ngx_cpymem(p, fingerprint, NGX_IDEMPOTENCY_FINGERPRINT_LEN);
@@ -121,7 +147,9 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     *p++ = (u_char) op->flags;
     *p++ = (u_char) op->keep;
 
-    rop->nargs = 5;
+    p = ngx_idempotency_redis_op_number(p, 8, op->number);
+    p = ngx_idempotency_redis_op_number(p, 8, op->number + 1);
+    (void) ngx_idempotency_redis_op_number(p, 8, op->epoch);
 
     if (op->type == NGX_IDEMPOTENCY_COMPLETE
         || (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))
@@ -438,8 +466,17 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
 
     result = *p++;
 
-    if (result > NGX_IDEMPOTENCY_REFUSED) {
+    if (result > NGX_IDEMPOTENCY_OUT_OF_ORDER) {
         return NGX_DECLINED;
+    }
+
+    /* nobody has asked for that */
+
+    if ((result == NGX_IDEMPOTENCY_NOT_ISSUED
+         && !(op->flags & NGX_IDEMPOTENCY_CLAIM_ISSUED))
+        || (result == NGX_IDEMPOTENCY_OUT_OF_ORDER && !rop->marked))
+    {
+        return NGX_ERROR;
     }
 
     if (rop->lease) {
@@ -455,6 +492,10 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
 
     value.data += NGX_IDEMPOTENCY_REDIS_ANSWER;
     value.len -= NGX_IDEMPOTENCY_REDIS_ANSWER;
+
+    if (result == NGX_IDEMPOTENCY_OUT_OF_ORDER) {
+        return ngx_idempotency_redis_op_expected(op, &value);
+    }
 
     if (value.len) {
         value.data = ngx_pstrdup(op->pool, &value);
@@ -473,6 +514,30 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
     }
 
     return ngx_idempotency_record_decode(&value, now, &op->record);
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_op_expected(ngx_idempotency_op_t *op, ngx_str_t *value)
+{
+    ngx_uint_t  i;
+
+    if (value->len == 0) {
+        return NGX_OK;
+    }
+
+    if (value->len != 8) {
+        return NGX_ERROR;
+    }
+
+    op->expects = 1;
+    op->expected = 0;
+
+    for (i = 0; i < 8; i++) {
+        op->expected = op->expected << 8 | value->data[i];
+    }
+
+    return NGX_OK;
 }
 
 

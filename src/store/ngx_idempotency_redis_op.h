@@ -13,17 +13,16 @@
 #include <ngx_event.h>
 #include "ngx_idempotency_store.h"
 #include "ngx_idempotency_redis_conn.h"
+#include "ngx_idempotency_redis_script.h"
 
 
-/* one for each operation, and a second one for resolve */
-#define NGX_IDEMPOTENCY_REDIS_SCRIPTS  (NGX_IDEMPOTENCY_PURGE + 2)
-
-/* EVALSHA, script, "1", key, question, and for some the answer to keep */
+/* EVALSHA, script, "1", key, question, and for some the answer to keep; or
+ * EVALSHA, script, "2", key, mark, question */
 #define NGX_IDEMPOTENCY_REDIS_ARGS     6
 
 /* bytes of a question, and before the record in an answer */
 #define NGX_IDEMPOTENCY_REDIS_QUESTION                                        \
-    (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 48)
+    (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 72)
 #define NGX_IDEMPOTENCY_REDIS_ANSWER   (9 + NGX_IDEMPOTENCY_OWNER_LEN)
 
 
@@ -81,6 +80,7 @@ typedef struct {
     unsigned                       eval:1;     /* the script was not there */
     unsigned                       later:1;    /* nobody waits for it */
     unsigned                       nonsense:1; /* was the reply to one try */
+    unsigned                       marked:1;   /* with the mark's key */
 } ngx_idempotency_redis_op_t;
 
 

@@ -102,7 +102,7 @@ static char  ngx_idempotency_redis_script_begin[] =
 
 static char  ngx_idempotency_redis_script_end[] =
     "if put then\n"
-    "  local px = 600000\n"
+    "  local px = flags >= 4 and r_keep * 1000 or 600000\n"
     "  if r_state == 2 or r_state == 3 then\n"
     "    px = r_lease - now + r_keep * 1000\n"
     "  elseif r_state == 4 then\n"
@@ -121,7 +121,7 @@ static char  ngx_idempotency_redis_script_end[] =
 
 static char  ngx_idempotency_redis_script_claim[] =
     "-- claim\n"
-    "if flags >= 2 and (not r or st == 0) then result = 3\n"
+    "if flags % 4 >= 2 and (not r or st == 0) then result = 3\n"
     "elseif r and r_owner == own then\n"
     "  if r_state == 2 then\n"
     "    result, put, r_lease = 1, true, now + lease\n"
@@ -279,72 +279,146 @@ static char  ngx_idempotency_redis_script_purge[] =
     "end\n";
 
 
+/*
+ * A number of a sequence.  m is its mark or nil: 1, epoch and the lowest number
+ * that was never claimed.  Numbers have halves, since those of Lua are exact up
+ * to 2^53 only.  known: there is a record; below: the number is below the
+ * mark; a stub there is one that was released.
+ */
+
+#define NGX_IDEMPOTENCY_REDIS_LUA_MARK                                        \
+    "local n1, n2, x1, x2, e1, e2 = struct.unpack('>I4I4I4I4I4I4', ARGV[1],\n"\
+    "                                             97)\n"                      \
+    "local m = redis.call('GET', KEYS[2])\n"                                  \
+    "local E1, E2, N1, N2\n"                                                  \
+    "if m then\n"                                                             \
+    "  if #m ~= 17 or string.byte(m) ~= 1 then\n"                             \
+    "    return struct.pack('>BI8c16', 9, now, own)\n"                        \
+    "  end\n"                                                                 \
+    "  E1, E2, N1, N2 = struct.unpack('>I4I4I4I4', m, 2)\n"                   \
+    "end\n"                                                                   \
+    "local old = m and (e1 < E1 or e1 == E1 and e2 < E2)\n"                   \
+    "local same = m and e1 == E1 and e2 == E2\n"                              \
+    "local below = same and (n1 < N1 or n1 == N1 and n2 < N2)\n"              \
+    "local life = (math.max(keep, ttl + tomb) + 86400) * 1000\n"
+
+
+static char  ngx_idempotency_redis_script_number[] =
+    NGX_IDEMPOTENCY_REDIS_LUA_MARK
+    "local known = r and st ~= 0\n"
+    "local strict = flags >= 8\n"
+    "local gap = strict and m and not known and not below\n"
+    "            and not (same and n1 == N1 and n2 == N2)\n"
+    "            and not (not same and n1 == 0 and n2 <= 1)\n"
+    "if old or gap or below and not r then\n"
+    "  local expected = ''\n"
+    "  if strict and not old then\n"
+    "    expected = same and string.sub(m, 10) or string.rep('\\0', 8)\n"
+    "  end\n"
+    "  return struct.pack('>BI8c16', 5, now, own) .. expected\n"
+    "end\n";
+
+
+static char  ngx_idempotency_redis_script_number_end[] =
+    "if (result == 1 or result == 2) and not below then\n"
+    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 113, 120)\n"
+    "             .. string.sub(ARGV[1], 105, 112), 'PX', life)\n"
+    "elseif result == 1 then redis.call('PEXPIRE', KEYS[2], life) end\n";
+
+
+/*
+ * A stub says that the number was claimed and never executed: a release that
+ * finds nothing below the mark leaves none.
+ */
+
+static char  ngx_idempotency_redis_script_back[] =
+    NGX_IDEMPOTENCY_REDIS_LUA_MARK
+    "if not r and (below or old) then\n"
+    "  return struct.pack('>BI8c16', 0, now, own)\n"
+    "end\n"
+    "if r and r_owner == own and r_state == 2\n"
+    "   and same and x1 == N1 and x2 == N2 then\n"
+    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 113, 120)\n"
+    "             .. string.sub(ARGV[1], 97, 104), 'PX', life)\n"
+    "end\n";
+
+
+typedef struct {
+    char                              *before;
+    char                              *body;
+    char                              *behind;
+} ngx_idempotency_redis_parts_t;
+
+
+/* in the order of ngx_idempotency_op_e and ngx_idempotency_redis_script_e */
+
+static ngx_idempotency_redis_parts_t  ngx_idempotency_redis_scripts[] = {
+    { "", ngx_idempotency_redis_script_claim, "" },
+    { "", ngx_idempotency_redis_script_complete, "" },
+    { "", ngx_idempotency_redis_script_release, "" },
+    { "", ngx_idempotency_redis_script_mark_unknown, "" },
+    { "", ngx_idempotency_redis_script_probe, "" },
+    { "", ngx_idempotency_redis_script_renew, "" },
+    { "", ngx_idempotency_redis_script_issue, "" },
+    { "", ngx_idempotency_redis_script_fetch, "" },
+    { "", ngx_idempotency_redis_script_not_executed, "" },
+    { "", ngx_idempotency_redis_script_purge, "" },
+    { "", ngx_idempotency_redis_script_executed, "" },
+    { ngx_idempotency_redis_script_number,
+      ngx_idempotency_redis_script_claim,
+      ngx_idempotency_redis_script_number_end },
+    { ngx_idempotency_redis_script_back,
+      ngx_idempotency_redis_script_release, "" }
+};
+
+
 ngx_int_t
-ngx_idempotency_redis_script(ngx_pool_t *pool, ngx_idempotency_op_e type,
-    ngx_uint_t executed, ngx_str_t *script)
+ngx_idempotency_redis_script(ngx_pool_t *pool,
+    ngx_idempotency_redis_script_e type, ngx_str_t *script)
 {
-    char    *body;
-    u_char  *p;
-    size_t   len;
+    u_char                         *p;
+    ngx_idempotency_redis_parts_t  *parts;
 
-    switch (type) {
+    parts = &ngx_idempotency_redis_scripts[type];
 
-    case NGX_IDEMPOTENCY_CLAIM:
-        body = ngx_idempotency_redis_script_claim;
-        break;
-
-    case NGX_IDEMPOTENCY_COMPLETE:
-        body = ngx_idempotency_redis_script_complete;
-        break;
-
-    case NGX_IDEMPOTENCY_RELEASE:
-        body = ngx_idempotency_redis_script_release;
-        break;
-
-    case NGX_IDEMPOTENCY_MARK_UNKNOWN:
-        body = ngx_idempotency_redis_script_mark_unknown;
-        break;
-
-    case NGX_IDEMPOTENCY_PROBE:
-        body = ngx_idempotency_redis_script_probe;
-        break;
-
-    case NGX_IDEMPOTENCY_RENEW:
-        body = ngx_idempotency_redis_script_renew;
-        break;
-
-    case NGX_IDEMPOTENCY_ISSUE:
-        body = ngx_idempotency_redis_script_issue;
-        break;
-
-    case NGX_IDEMPOTENCY_RESOLVE:
-        body = executed ? ngx_idempotency_redis_script_executed
-                        : ngx_idempotency_redis_script_not_executed;
-        break;
-
-    case NGX_IDEMPOTENCY_PURGE:
-        body = ngx_idempotency_redis_script_purge;
-        break;
-
-    default: /* NGX_IDEMPOTENCY_FETCH */
-        body = ngx_idempotency_redis_script_fetch;
-        break;
-    }
-
-    len = ngx_strlen(body);
-
-    script->len = sizeof(ngx_idempotency_redis_script_begin) - 1 + len
-                  + sizeof(ngx_idempotency_redis_script_end) - 1;
-    script->data = ngx_pnalloc(pool, script->len);
+    script->data = ngx_pnalloc(pool,
+                               sizeof(ngx_idempotency_redis_script_begin)
+                               + ngx_strlen(parts->before)
+                               + ngx_strlen(parts->body)
+                               + ngx_strlen(parts->behind)
+                               + sizeof(ngx_idempotency_redis_script_end));
     if (script->data == NULL) {
         return NGX_ERROR;
     }
 
-    p = ngx_cpymem(script->data, ngx_idempotency_redis_script_begin,
-                   sizeof(ngx_idempotency_redis_script_begin) - 1);
-    p = ngx_cpymem(p, body, len);
-    ngx_memcpy(p, ngx_idempotency_redis_script_end,
-               sizeof(ngx_idempotency_redis_script_end) - 1);
+    p = ngx_sprintf(script->data, "%s%s%s%s%s",
+                    ngx_idempotency_redis_script_begin, parts->before,
+                    parts->body, parts->behind,
+                    ngx_idempotency_redis_script_end);
+
+    script->len = p - script->data;
 
     return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_script_of(ngx_idempotency_op_t *op)
+{
+    if (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed) {
+        return NGX_IDEMPOTENCY_REDIS_EXECUTED;
+    }
+
+    if (op->flags & NGX_IDEMPOTENCY_SEQUENCE) {
+
+        if (op->type == NGX_IDEMPOTENCY_CLAIM) {
+            return NGX_IDEMPOTENCY_REDIS_CLAIM_NUMBER;
+        }
+
+        if (op->type == NGX_IDEMPOTENCY_RELEASE) {
+            return NGX_IDEMPOTENCY_REDIS_RELEASE_NUMBER;
+        }
+    }
+
+    return op->type;
 }

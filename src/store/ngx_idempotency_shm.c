@@ -7,6 +7,7 @@
 
 
 #include "ngx_idempotency_shm.h"
+#include "ngx_idempotency_shm_mark.h"
 #include "ngx_idempotency_shm_move.h"
 #include "ngx_idempotency_shm_steps.h"
 
@@ -215,9 +216,19 @@ ngx_idempotency_shm_run_locked(ngx_idempotency_shm_ctx_t *ctx,
     switch (op->type) {
 
     case NGX_IDEMPOTENCY_CLAIM:
+        if (op->flags & NGX_IDEMPOTENCY_SEQUENCE) {
+            return ngx_idempotency_shm_mark_claim(ctx, op, node, now,
+                                                  ngx_idempotency_shm_claim);
+        }
+
         return ngx_idempotency_shm_claim(ctx, op, node, now);
 
     case NGX_IDEMPOTENCY_RELEASE:
+        if (op->flags & NGX_IDEMPOTENCY_SEQUENCE) {
+            return ngx_idempotency_shm_mark_release(ctx, op, node, now,
+                                                ngx_idempotency_shm_release);
+        }
+
         return ngx_idempotency_shm_release(ctx, op, node, now);
 
     case NGX_IDEMPOTENCY_MARK_UNKNOWN:

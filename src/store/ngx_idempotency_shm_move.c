@@ -91,6 +91,9 @@ ngx_idempotency_shm_due(ngx_idempotency_shm_node_t *node)
     case NGX_IDEMPOTENCY_ISSUED:
         return node->issued;
 
+    case NGX_IDEMPOTENCY_SHM_MARK:
+        return node->lease;
+
     default:
         return node->expire.key;
     }
@@ -298,6 +301,28 @@ ngx_idempotency_shm_move_issue(ngx_idempotency_shm_ctx_t *ctx,
     node->fence = ngx_idempotency_shm_fence(ctx);
     node->issued = due;
     node->state = NGX_IDEMPOTENCY_ISSUED;
+
+    ngx_idempotency_shm_insert(ctx, node, due);
+
+    return node;
+}
+
+
+ngx_idempotency_shm_node_t *
+ngx_idempotency_shm_move_mark(ngx_idempotency_shm_ctx_t *ctx, u_char *digest,
+    u_char *count, size_t len, uint64_t due, uint64_t now)
+{
+    ngx_idempotency_shm_node_t  *node;
+
+    node = ngx_idempotency_shm_create_node(ctx, digest, now);
+    if (node == NULL) {
+        return NULL;
+    }
+
+    ngx_memcpy(node->fingerprint, count, len);
+
+    node->lease = due;
+    node->state = NGX_IDEMPOTENCY_SHM_MARK;
 
     ngx_idempotency_shm_insert(ctx, node, due);
 

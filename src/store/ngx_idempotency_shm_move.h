@@ -53,6 +53,11 @@ ngx_idempotency_shm_node_t *ngx_idempotency_shm_move_issue(
     ngx_idempotency_shm_ctx_t *ctx, ngx_idempotency_op_t *op,
     ngx_idempotency_shm_node_t *node, uint64_t now);
 
+/* nothing -> a mark with this count */
+ngx_idempotency_shm_node_t *ngx_idempotency_shm_move_mark(
+    ngx_idempotency_shm_ctx_t *ctx, u_char *digest, u_char *count, size_t len,
+    uint64_t due, uint64_t now);
+
 /* none, issued, unknown -> executing */
 void ngx_idempotency_shm_move_take(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);

@@ -26,6 +26,10 @@
     (NGX_IDEMPOTENCY_DIGEST_LEN - sizeof(ngx_rbtree_key_t))
 
 
+/* the state of a node that is no record: the mark of a sequence */
+#define NGX_IDEMPOTENCY_SHM_MARK         (NGX_IDEMPOTENCY_TOMBSTONE + 1)
+
+
 typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
 
 
@@ -39,6 +43,9 @@ typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
  *
  * An executing or unknown record is due "keep" seconds after its lease, an
  * issued one at "issued"; their expire.key only says when to look again.
+ *
+ * A mark has two counts in "fingerprint"; "status" says which one is valid.
+ * It is due at "lease".
  */
 
 struct ngx_idempotency_shm_node_s {

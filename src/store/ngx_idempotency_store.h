@@ -21,6 +21,10 @@
 #define NGX_IDEMPOTENCY_UNKNOWN_TTL   (30 * 24 * 3600)
 
 
+/* how much longer than its records the mark of a sequence is kept, seconds */
+#define NGX_IDEMPOTENCY_MARK_TTL      (24 * 3600)
+
+
 typedef struct ngx_idempotency_store_s  ngx_idempotency_store_t;
 typedef struct ngx_idempotency_op_s     ngx_idempotency_op_t;
 
@@ -48,6 +52,7 @@ typedef enum {
      * ours, record.fence and record.attempts are set; the same owner asking
      * again is granted again.  Otherwise EXISTS, and op->record shows why;
      * NOT_ISSUED with NGX_IDEMPOTENCY_CLAIM_ISSUED and nothing issued;
+     * OUT_OF_ORDER for a number of a sequence whose turn it is not;
      * REFUSED for an owner whose claim was released before.
      */
     NGX_IDEMPOTENCY_CLAIM = 0,
@@ -103,7 +108,8 @@ typedef enum {
     NGX_IDEMPOTENCY_GRANTED,
     NGX_IDEMPOTENCY_EXISTS,
     NGX_IDEMPOTENCY_NOT_ISSUED,
-    NGX_IDEMPOTENCY_REFUSED
+    NGX_IDEMPOTENCY_REFUSED,
+    NGX_IDEMPOTENCY_OUT_OF_ORDER
 } ngx_idempotency_result_e;
 
 
@@ -129,6 +135,14 @@ typedef enum {
 /* claim: only an issued key may be taken */
 #define NGX_IDEMPOTENCY_CLAIM_ISSUED   0x02
 
+/*
+ * all operations: the record is op->number of op->epoch of a sequence, whose
+ * mark moves with claim and release.  The digest of all records of a sequence
+ * begins with the same half.  STRICT: without a gap.
+ */
+#define NGX_IDEMPOTENCY_SEQUENCE         0x04
+#define NGX_IDEMPOTENCY_SEQUENCE_STRICT  0x08
+
 
 /* one line of a renewal */
 
@@ -138,6 +152,7 @@ typedef struct {
     u_char                          fingerprint
                                         [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
     uint64_t                        fence;
+    ngx_uint_t                      flags;        /* SEQUENCE, or 0 */
     ngx_msec_t                      lease;
     time_t                          keep;
     ngx_idempotency_result_e        result;
@@ -162,6 +177,8 @@ struct ngx_idempotency_op_s {
                                         [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
     ngx_uint_t                      flags;
     uint64_t                        fence;        /* as it was seen */
+    uint64_t                        number;       /* of a sequence */
+    uint64_t                        epoch;
     ngx_msec_t                      lease;        /* claim, probe */
     time_t                          ttl;          /* of done or issued */
     time_t                          tombstone;
@@ -179,6 +196,7 @@ struct ngx_idempotency_op_s {
     ngx_idempotency_result_e        result;
     ngx_idempotency_error_e         error;
     ngx_idempotency_record_t        record;
+    uint64_t                        expected;     /* OUT_OF_ORDER, strict */
 
     ngx_msec_t                      submitted;
     uint64_t                        started;      /* usec, if it waits */
@@ -193,6 +211,7 @@ struct ngx_idempotency_op_s {
     unsigned                        pending:1;    /* the handler will come */
     unsigned                        detached:1;   /* nobody waits any more */
     unsigned                        unsure:1;     /* failed, may have worked */
+    unsigned                        expects:1;    /* expected is set */
 };
 
 
