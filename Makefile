@@ -98,7 +98,7 @@ $(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx t/leaks.c | deps
 	@echo "building build/asan/nginx"
 	@t/sanitized-nginx $(BUILD)/asan
 
-SANITIZED = ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=1 \
+SANITIZED = ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=1,quarantine_size_mb=16 \
             LSAN_OPTIONS=suppressions=$(TOP)/t/lsan.supp,print_suppressions=0 \
             UBSAN_OPTIONS=halt_on_error=1,print_stacktrace=1 \
             TEST_NGINX_BINARY=$(BUILD)/asan/nginx \

@@ -26,8 +26,10 @@ class FailMalloc:
         self.root = tempfile.mkdtemp(prefix='failmalloc-', dir=BUILD)
         atexit.register(shutil.rmtree, self.root, True)
         shim = self.root + '/failmalloc.so'
+        # with frames, so that a sanitizer sees who has called
         subprocess.run(['cc', '-shared', '-fPIC', '-O1', '-g', '-Wall',
-                        '-Wextra', '-Werror', '-o', shim,
+                        '-Wextra', '-Werror', '-fno-omit-frame-pointer',
+                        '-fno-optimize-sibling-calls', '-o', shim,
                         HERE + '/failmalloc.c', '-ldl'], check=True)
         with open(self.root + '/control', 'wb+') as f:
             f.write(bytes(40))
