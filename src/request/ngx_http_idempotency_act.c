@@ -97,7 +97,9 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
         return ngx_http_idempotency_act_duplicate(r, ctx);
     }
 
-    if (op->result == NGX_IDEMPOTENCY_NOT_ISSUED) {
+    if (op->result == NGX_IDEMPOTENCY_NOT_ISSUED
+        && (op->flags & NGX_IDEMPOTENCY_CLAIM_ISSUED))
+    {
         return ngx_http_idempotency_problem(r, ctx,
                                        NGX_HTTP_IDEMPOTENCY_TOKEN_NOT_ISSUED);
     }

@@ -205,7 +205,9 @@ ngx_http_idempotency_policy_word(const ngx_str_t *value, time_t *ttl)
         return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
     }
 
-    *ttl = n;
+    /* more than a store can count would never be stored */
+
+    *ttl = ngx_min(n, NGX_MAX_INT32_VALUE);
 
     return word;
 }

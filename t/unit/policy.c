@@ -267,6 +267,7 @@ static test_word_t  words[] = {
     { "final;   TTL=1", FINAL, 1 },
     { "release; ttl=5", RELEASED, 5 },
     { "unknown; ttl=5", UNKNOWN_WORD, 5 },
+    { "final; ttl=2147483648", FINAL, 2147483647 },
 
     { "", NONE, -1 },
     { " ", NONE, -1 },
