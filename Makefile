@@ -80,6 +80,7 @@ deps:
 
 test: all debug $(BUILD)/unit/policy
 	@t/install $(TEST_PACKAGES)
+	@t/npm
 	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
 
 # Longer forms of the campaigns, and the same once more with sanitizers.
