@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import (REDIS, Gateway, Ledger, background, executed,  # noqa: E402
+from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
 
 up = Ledger()
@@ -46,6 +46,14 @@ gw = Gateway(up, workers=2, http='''
         idempotency_unknown retry;
         proxy_connect_timeout 2500ms;
         proxy_pass http://full_then_up;
+    }
+    location /page/ {
+        idempotency main;
+        error_page 502 /sorry/ok;
+        proxy_pass http://up;
+    }
+    location /sorry/ {
+        proxy_pass http://up;
     }
     location /long/ {
         idempotency main;
@@ -254,22 +262,6 @@ def test_keepalive_after_refusal():
            what + ': two clean answers on a connection', data[:3000])
 
 
-def test_check_before_forward_redis():
-    """This store cannot be asked in passing: refused, and free again."""
-    for pause, name in ((0.8, 'two thirds'), (1.2, 'the lease')):
-        key = 'check-%s' % pause
-        c, pid = stop_at('before_forward', '/ok', key)
-        time.sleep(pause)
-        go_on(pid)
-        a = c.read()
-        same((a.status, a.retry), (503, 'same-key'),
-             'paused for more than %s: not sent' % name)
-        executed(up, key, 0, name)
-        a = gw.post('/ok', key)
-        same((a.status, a.replayed), (201, False), 'the retry runs')
-        executed(up, key, 1, name)
-
-
 def test_check_before_forward():
     # paused for more than two thirds, nobody came: renewed, then sent
     c, pid = stop_at('before_forward', '/slow/300', 'check')
@@ -289,6 +281,29 @@ def test_check_before_forward():
     a = c.read()
     same((a.status, a.replayed), (201, False), 'nobody came: revived')
     executed(up, 'check2', 1, 'revived')
+
+    # the client has left meanwhile: it is sent all the same
+    c, pid = stop_at('before_forward', '/ok', 'check-gone')
+    c.sock.close()
+    time.sleep(0.8)
+    go_on(pid)
+    ok(until(lambda: gw.state('check-gone', '/ok') == 'done'),
+       'nobody waits: renewed and sent')
+    executed(up, 'check-gone', 1, 'nobody waits')
+
+
+def test_page_after_the_lease():
+    """it is settled and its lease let go: a page for it is no execution"""
+    for what in ('cut/10', 'reset'):
+        key = 'page-' + what
+        pids = gw.workers()
+        c, pid = stop_at('before_complete', '/page/' + what, key)
+        time.sleep(1.2)
+        go_on(pid)
+        a = c.read()
+        same(a.status, 502, what + ': the client is told')
+        same(gw.workers(), pids, what + ': nobody died')
+        refused(gw, '/page/' + what, key, 'outcome_unknown', what)
 
 
 def test_check_and_somebody_came():
@@ -348,7 +363,8 @@ test_late_completion()
 test_taken_over()
 test_taken_over_and_running()
 test_keepalive_after_refusal()
-test_check_before_forward_redis() if REDIS else test_check_before_forward()
+test_check_before_forward()
+test_page_after_the_lease()
 test_check_and_somebody_came()
 test_check_before_each_try()
 gw.stop()

@@ -12,6 +12,15 @@
 static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_upstream_leased(
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_upstream_renew(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_upstream_wait(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_upstream_renewed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_upstream_lost(ngx_http_request_t *r);
 static void ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -101,12 +110,9 @@ ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                         rc;
-    ngx_http_idempotency_ctx_t       *ctx;
-    ngx_http_idempotency_loc_conf_t  *ilcf;
+    ngx_http_idempotency_ctx_t  *ctx;
 
     ctx = ngx_http_idempotency_context_get(r);
-    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     if (ctx->ran
         && ngx_http_idempotency_upstream_again(r, ctx) != NGX_OK)
@@ -123,9 +129,90 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
 
     ngx_http_idempotency_failpoint(ctx, "before_forward");
 
-    if (!ctx->passed && ngx_idempotency_lease_check(&ctx->held) != NGX_OK) {
+    if (ngx_http_idempotency_upstream_leased(ctx)
+        && !ngx_idempotency_lease_is_sure(&ctx->held))
+    {
+        return ngx_http_idempotency_upstream_renew(r, ctx);
+    }
+
+    return ngx_http_idempotency_upstream_forward(r, ctx);
+}
+
+
+/* once the outcome is settled nothing is executed under the lease */
+
+static ngx_uint_t
+ngx_http_idempotency_upstream_leased(ngx_http_idempotency_ctx_t *ctx)
+{
+    return !ctx->passed && !ctx->settled;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_renew(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_http_idempotency_context_op(ctx, NGX_IDEMPOTENCY_RENEW);
+
+    if (op == NULL || ngx_idempotency_lease_add(&ctx->held, op) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (ngx_http_idempotency_context_submit(ctx) != NGX_AGAIN) {
+        return ngx_http_idempotency_upstream_renewed(r, ctx);
+    }
+
+    /* as a content handler that has begun: it will finalize the request */
+
+    r->main->count++;
+    r->write_event_handler = ngx_http_idempotency_upstream_wait;
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_idempotency_upstream_wait(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx->op->pending) {
+        return;
+    }
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    ngx_http_finalize_request(r,
+                              ngx_http_idempotency_upstream_renewed(r, ctx));
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_renewed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_lease_renewed(ctx->op);
+
+    if (!ngx_idempotency_lease_is_sure(&ctx->held)) {
         return ngx_http_idempotency_upstream_lost(r);
     }
+
+    return ngx_http_idempotency_upstream_forward(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                         rc;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     ctx->ran = 1;
 
@@ -267,7 +354,9 @@ ngx_http_idempotency_upstream_get_peer(ngx_peer_connection_t *pc, void *data)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (!ctx->passed && ngx_idempotency_lease_check(&ctx->held) != NGX_OK) {
+    if (ngx_http_idempotency_upstream_leased(ctx)
+        && ngx_idempotency_lease_check(&ctx->held) != NGX_OK)
+    {
         (void) ngx_http_idempotency_upstream_lost(r);
         return NGX_BUSY;
     }

@@ -16,7 +16,7 @@ static void ngx_idempotency_lease_tick(ngx_event_t *ev);
 static void ngx_idempotency_lease_renew(ngx_idempotency_store_t *store,
     ngx_queue_t *from);
 static ngx_uint_t ngx_idempotency_lease_due(ngx_idempotency_held_t *held);
-static void ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op);
+static void ngx_idempotency_lease_done(ngx_idempotency_op_t *op);
 static void ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line,
     ngx_msec_t sent);
 
@@ -127,28 +127,21 @@ ngx_idempotency_lease_tick(ngx_event_t *ev)
 static void
 ngx_idempotency_lease_renew(ngx_idempotency_store_t *store, ngx_queue_t *from)
 {
-    ngx_queue_t              *q, *queue;
-    ngx_idempotency_op_t     *op;
-    ngx_idempotency_held_t   *held;
-    ngx_idempotency_lease_t  *line;
+    ngx_uint_t               n;
+    ngx_queue_t             *q, *queue;
+    ngx_idempotency_op_t    *op;
+    ngx_idempotency_held_t  *held;
 
     op = ngx_idempotency_op_create(store, NGX_IDEMPOTENCY_RENEW);
     if (op == NULL) {
         return;
     }
 
-    op->leases = ngx_array_create(op->pool, 4,
-                                  sizeof(ngx_idempotency_lease_t));
-    if (op->leases == NULL) {
-        ngx_idempotency_op_drop(op);
-        return;
-    }
-
+    n = 0;
     queue = &ngx_idempotency_lease_queue;
 
     for (q = from;
-         q != ngx_queue_sentinel(queue)
-         && op->leases->nelts < NGX_IDEMPOTENCY_LEASE_BATCH;
+         q != ngx_queue_sentinel(queue) && n < NGX_IDEMPOTENCY_LEASE_BATCH;
          q = ngx_queue_next(q))
     {
         held = ngx_queue_data(q, ngx_idempotency_held_t, queue);
@@ -157,20 +150,49 @@ ngx_idempotency_lease_renew(ngx_idempotency_store_t *store, ngx_queue_t *from)
             continue;
         }
 
-        line = ngx_array_push(op->leases);
-        if (line == NULL) {
+        if (ngx_idempotency_lease_add(held, op) != NGX_OK) {
             break;
         }
 
-        *line = held->line;
-        held->asked = ngx_current_msec;
+        n++;
     }
 
-    op->handler = ngx_idempotency_lease_renewed;
+    if (n == 0) {
+        ngx_idempotency_op_drop(op);
+        return;
+    }
+
+    op->handler = ngx_idempotency_lease_done;
 
     if (ngx_idempotency_op_submit(op) != NGX_AGAIN) {
-        ngx_idempotency_lease_renewed(op);
+        ngx_idempotency_lease_done(op);
     }
+}
+
+
+ngx_int_t
+ngx_idempotency_lease_add(ngx_idempotency_held_t *held,
+    ngx_idempotency_op_t *op)
+{
+    ngx_idempotency_lease_t  *line;
+
+    if (op->leases == NULL) {
+        op->leases = ngx_array_create(op->pool, 4,
+                                      sizeof(ngx_idempotency_lease_t));
+        if (op->leases == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    line = ngx_array_push(op->leases);
+    if (line == NULL) {
+        return NGX_ERROR;
+    }
+
+    *line = held->line;
+    held->asked = ngx_current_msec;
+
+    return NGX_OK;
 }
 
 
@@ -184,6 +206,14 @@ ngx_idempotency_lease_due(ngx_idempotency_held_t *held)
 
 
 static void
+ngx_idempotency_lease_done(ngx_idempotency_op_t *op)
+{
+    ngx_idempotency_lease_renewed(op);
+    ngx_idempotency_op_drop(op);
+}
+
+
+void
 ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op)
 {
     ngx_uint_t                i;
@@ -193,16 +223,14 @@ ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\" did not renew %ui leases",
                       &op->store->name, op->leases->nelts);
-
-    } else {
-        line = op->leases->elts;
-
-        for (i = 0; i < op->leases->nelts; i++) {
-            ngx_idempotency_lease_confirm(&line[i], op->submitted);
-        }
+        return;
     }
 
-    ngx_idempotency_op_drop(op);
+    line = op->leases->elts;
+
+    for (i = 0; i < op->leases->nelts; i++) {
+        ngx_idempotency_lease_confirm(&line[i], op->submitted);
+    }
 }
 
 
@@ -243,12 +271,19 @@ ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
 }
 
 
-ngx_int_t
-ngx_idempotency_lease_check(ngx_idempotency_held_t *held)
+ngx_uint_t
+ngx_idempotency_lease_is_sure(ngx_idempotency_held_t *held)
 {
     ngx_time_update();
 
-    if (ngx_current_msec - held->confirmed < held->line.lease / 3 * 2) {
+    return ngx_current_msec - held->confirmed < held->line.lease / 3 * 2;
+}
+
+
+ngx_int_t
+ngx_idempotency_lease_check(ngx_idempotency_held_t *held)
+{
+    if (ngx_idempotency_lease_is_sure(held)) {
         return NGX_OK;
     }
 
@@ -256,9 +291,5 @@ ngx_idempotency_lease_check(ngx_idempotency_held_t *held)
 
     ngx_idempotency_lease_renew(held->store, &held->queue);
 
-    if (ngx_current_msec - held->confirmed < held->line.lease / 3 * 2) {
-        return NGX_OK;
-    }
-
-    return NGX_DECLINED;
+    return ngx_idempotency_lease_is_sure(held) ? NGX_OK : NGX_DECLINED;
 }

@@ -39,10 +39,23 @@ void ngx_idempotency_lease_hold(ngx_idempotency_held_t *held,
 void ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held);
 
 /*
- * May something be started in the belief that the lease is ours?  NGX_OK if
- * it was confirmed less than two thirds of its time ago, or is confirmed
- * again now; NGX_DECLINED if not.  Asks the clock, not the cached time: the
- * process may just have been stopped.
+ * May something be started in the belief that the lease is ours?  Yes if it
+ * was confirmed less than two thirds of its time ago.  Asks the clock, not the
+ * cached time: the process may just have been stopped.
+ */
+ngx_uint_t ngx_idempotency_lease_is_sure(ngx_idempotency_held_t *held);
+
+/*
+ * Makes the lease a line of a renewal that the caller submits; NGX_ERROR when
+ * memory is short.  When it is over, renewed takes note of what came of it.
+ */
+ngx_int_t ngx_idempotency_lease_add(ngx_idempotency_held_t *held,
+    ngx_idempotency_op_t *op);
+void ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op);
+
+/*
+ * For who cannot wait: NGX_OK if the lease is sure, or a renewal in passing
+ * has made it so, which a store has to answer at once; else NGX_DECLINED.
  */
 ngx_int_t ngx_idempotency_lease_check(ngx_idempotency_held_t *held);
 
