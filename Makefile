@@ -4,7 +4,7 @@
 #   make run        a gateway with a demo upstream, to try it by hand
 #   make test       everything that proves it, in less than 15 minutes
 #   make lint       the rules of form, and that docs name what the code has
-#   make unit       the table tests of the rules
+#   make unit       the table tests of rules, bodies and sealing
 #   make model      the protocol, under all that can happen, by SPIN
 #   make debug      the module with directives for tests, in build/debug
 #   make install    copies the module to nginx's modules directory
@@ -29,6 +29,7 @@ NGINX     ?= /usr/sbin/nginx
 NGINX_SRC := /usr/share/nginx/src
 PORT      ?= 8080
 
+UNITS     := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(wildcard t/unit/*.c))
 SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
 
 .PHONY: all debug clang run test lint unit model install bench clean deps \
@@ -78,7 +79,7 @@ TEST_PACKAGES := binutils clang curl libtest-base-perl openssl perl procps \
 deps:
 	@t/install $(PACKAGES)
 
-test: all debug $(BUILD)/unit/policy
+test: all debug $(UNITS)
 	@t/install $(TEST_PACKAGES)
 	@t/npm
 	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
@@ -158,21 +159,25 @@ chaos: all debug
 lint: all debug
 	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)
 
-unit: $(BUILD)/unit/policy
-	@$<
+unit: $(UNITS)
+	@prove -q --exec '' $(UNITS)
 
-# The rules alone, without nginx; its headers are found as the module does.
-UNIT := t/unit/policy.c src/request/ngx_http_idempotency_policy.c
+# Parts alone, without nginx; its headers are found as the module does.
+PARTS_policy := request/ngx_http_idempotency_policy.c
+PARTS_body   := $(foreach part,canonical doc form json json_string number,\
+                  request/ngx_http_idempotency_$(part).c)
+PARTS_seal   := store/ngx_idempotency_seal.c
 
-$(BUILD)/unit/policy: $(UNIT) $(BUILD)/$(MODULE)
-	@echo "building build/unit/policy"
+.SECONDEXPANSION:
+$(UNITS): $(BUILD)/unit/%: t/unit/%.c $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)
+	@echo "building build/unit/$*"
 	@mkdir -p $(@D)
 	@incs=$$(sed -n '/^ALL_INCS/,/^$$/{s/^ALL_INCS = //;s/\\$$//;p}' \
 	             $(BUILD)/objs/Makefile) \
 	    && cd $(NGINX_SRC) \
 	    && $(CC) -g -O1 -Wall -Wextra -Wno-unused-parameter -Werror \
 	           -fsanitize=address,undefined -fno-sanitize-recover \
-	           $$incs $(UNIT:%=$(TOP)/%) -o $@
+	           $$incs $(TOP)/$< $(PARTS_$*:%=$(TOP)/src/%) -lcrypto -o $@
 
 # Two minutes, most of them for four attempts at a time.
 model:

@@ -21,6 +21,8 @@
 
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF  0
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW  1
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON 2
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_FORM 3
 
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY  0
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT  1
@@ -55,6 +57,33 @@ typedef struct {
 } ngx_http_idempotency_location_t;
 
 
+/* names that lead to a value in a body */
+
+typedef struct {
+    ngx_str_t                         *names;
+    ngx_uint_t                         n;
+} ngx_http_idempotency_path_t;
+
+
+/* a variable of idempotency_json_set or idempotency_form_set */
+
+typedef struct {
+    ngx_str_t                          name;
+    ngx_uint_t                         index;  /* among all of them */
+    ngx_uint_t                         json;   /* or a form */
+    ngx_http_idempotency_path_t        path;
+} ngx_http_idempotency_field_t;
+
+
+/* and what it is in a request */
+
+typedef struct {
+    ngx_str_t                          text;
+    unsigned                           found:1;
+    unsigned                           twice:1;
+} ngx_http_idempotency_field_value_t;
+
+
 typedef struct {
     ngx_array_t                        stores;  /* ngx_idempotency_store_t * */
     ngx_idempotency_notices_t         *notices;    /* NULL: nobody waits */
@@ -63,6 +92,9 @@ typedef struct {
     ngx_idempotency_counts_t          *counts;     /* NULL: no stats */
     ngx_atomic_t                      *cells;      /* of this worker, or NULL:
                                                       a result of a location */
+
+    ngx_array_t                        fields;
+                                           /* ngx_http_idempotency_field_t * */
     ngx_uint_t                         by_close;   /* answers of this worker */
 } ngx_http_idempotency_main_conf_t;
 
@@ -102,6 +134,9 @@ typedef struct {
 
     ngx_uint_t                         fingerprint;
     ngx_http_complex_value_t          *fingerprint_with;
+    ngx_array_t                       *include;
+    ngx_array_t                       *exclude;
+                                           /* ngx_http_idempotency_path_t */
     ngx_array_t                       *secrets;
                                            /* ngx_idempotency_secret_t * */
 
@@ -215,6 +250,8 @@ typedef struct {
     u_char                             fingerprint  /* of the content */
                                            [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
 
+    ngx_http_idempotency_field_value_t  *fields;   /* see field.c */
+
     ngx_idempotency_op_t              *op;     /* the last one submitted */
     ngx_idempotency_answer_t          *stored; /* what op brought, decoded */
     ngx_msec_t                         store_time;
@@ -248,6 +285,10 @@ typedef struct {
     size_t                             body_len;
     time_t                             ttl;    /* the upstream's word, or 0 */
 
+    unsigned                           body_read:1;
+    unsigned                           body_invalid:1;
+    unsigned                           json_read:1;    /* fields of ... */
+    unsigned                           form_read:1;
     unsigned                           passed:1;   /* without a claim */
     unsigned                           probed:1;   /* once is enough */
     unsigned                           probe_done:1;

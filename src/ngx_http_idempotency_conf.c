@@ -241,64 +241,6 @@ ngx_http_idempotency_conf_methods(ngx_conf_t *cf, ngx_command_t *cmd,
 
 
 char *
-ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_idempotency_loc_conf_t *ilcf = conf;
-
-    ngx_str_t   *value, with;
-    ngx_uint_t   i;
-
-    if (ilcf->fingerprint != NGX_CONF_UNSET_UINT) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    if (ngx_strcmp(value[1].data, "raw") == 0) {
-        ilcf->fingerprint = NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW;
-
-    } else if (ngx_strcmp(value[1].data, "off") == 0) {
-        ilcf->fingerprint = NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF;
-
-    } else {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in "
-                           "\"idempotency_fingerprint\", it must be \"raw\" "
-                           "or \"off\"", &value[1]);
-        return NGX_CONF_ERROR;
-    }
-
-    for (i = 2; i < cf->args->nelts; i++) {
-
-        if (ngx_strncmp(value[i].data, "with=", 5) != 0
-            || ilcf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF)
-        {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\" in "
-                               "\"idempotency_fingerprint\", it takes "
-                               "\"raw with=VALUE\"", &value[i]);
-            return NGX_CONF_ERROR;
-        }
-
-        with.data = value[i].data + 5;
-        with.len = value[i].len - 5;
-
-        if (ilcf->given.with) {
-            return "has two parameters \"with=\", put both values into one";
-        }
-
-        ilcf->given.with = ngx_http_idempotency_conf_compile(cf, &with);
-        if (ilcf->given.with == NULL) {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-char *
 ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {

@@ -46,6 +46,8 @@ char *ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_idempotency_conf_methods(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_idempotency_conf_field(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 char *ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 char *ngx_http_idempotency_conf_secret(ngx_conf_t *cf, ngx_command_t *cmd,

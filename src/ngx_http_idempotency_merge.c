@@ -42,6 +42,9 @@ ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
         != NGX_OK
         || ngx_array_init(&imcf->locations, cf->pool, 8,
                           sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK
+        || ngx_array_init(&imcf->fields, cf->pool, 4,
+                          sizeof(ngx_http_idempotency_field_t *))
            != NGX_OK)
     {
         return NULL;
@@ -73,6 +76,8 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->given.with = NULL;
      *     conf->methods = 0;
      *     conf->epoch = NULL;
+     *     conf->include = NULL;
+     *     conf->exclude = NULL;
      *     conf->probe = { 0, NULL };
      *     conf->describedby = { 0, NULL };
      */
@@ -194,6 +199,8 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
         conf->fingerprint = prev->fingerprint;
         conf->given.with = prev->given.with;
+        conf->include = prev->include;
+        conf->exclude = prev->exclude;
     }
 
     ngx_conf_init_uint_value(conf->fingerprint,

@@ -12,6 +12,17 @@
 
 static ngx_int_t ngx_http_idempotency_body_read_file(ngx_http_request_t *r,
     ngx_buf_t *b, ngx_http_idempotency_body_pt handler);
+static ngx_int_t ngx_http_idempotency_body_whole(ngx_http_request_t *r,
+    ngx_str_t *body);
+static ngx_int_t ngx_http_idempotency_body_gather(const u_char *data,
+    size_t len);
+static ngx_uint_t ngx_http_idempotency_body_encoded(ngx_http_request_t *r);
+
+
+/* the body that is being parsed, if it had to be copied, and its end so far */
+
+static u_char  *ngx_http_idempotency_body_copy;
+static u_char  *ngx_http_idempotency_body_last;
 
 
 ngx_int_t
@@ -88,4 +99,148 @@ ngx_http_idempotency_body_read_file(ngx_http_request_t *r, ngx_buf_t *b,
     ngx_pfree(r->pool, buf);
 
     return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_body_parse(ngx_http_request_t *r, ngx_uint_t json,
+    ngx_http_idempotency_doc_t *doc)
+{
+    ngx_int_t  rc;
+    ngx_str_t  body;
+
+    ngx_http_idempotency_body_copy = NULL;
+
+    ngx_http_idempotency_doc_start(doc);
+
+    if (ngx_http_idempotency_body_whole(r, &body) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (body.len == 0) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_idempotency_body_encoded(r)) {
+        doc->error = "compressed";
+        rc = NGX_DECLINED;
+
+    } else {
+        rc = json ? ngx_http_idempotency_json_parse(doc, &body)
+                  : ngx_http_idempotency_form_parse(doc, &body);
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                      "idempotency request body is not %s: %s at byte %uz",
+                      json ? "JSON" : "a form", doc->error, doc->offset);
+    }
+
+    return rc;
+}
+
+
+void
+ngx_http_idempotency_body_free(ngx_http_request_t *r,
+    ngx_http_idempotency_doc_t *doc)
+{
+    ngx_http_idempotency_doc_free(doc);
+
+    if (ngx_http_idempotency_body_copy) {
+        ngx_free(ngx_http_idempotency_body_copy);
+        ngx_http_idempotency_body_copy = NULL;
+    }
+}
+
+
+/* in one piece: a single buffer as it is, everything else as a copy */
+
+static ngx_int_t
+ngx_http_idempotency_body_whole(ngx_http_request_t *r, ngx_str_t *body)
+{
+    off_t         size;
+    ngx_chain_t  *cl;
+
+    ngx_str_null(body);
+
+    if (r->request_body == NULL || r->request_body->bufs == NULL) {
+        return NGX_OK;
+    }
+
+    cl = r->request_body->bufs;
+
+    if (cl->next == NULL && !cl->buf->in_file) {
+        body->data = cl->buf->pos;
+        body->len = cl->buf->last - cl->buf->pos;
+        return NGX_OK;
+    }
+
+    size = 0;
+
+    for ( /* void */ ; cl; cl = cl->next) {
+        size += cl->buf->in_file ? cl->buf->file_last - cl->buf->file_pos
+                                 : cl->buf->last - cl->buf->pos;
+    }
+
+    if (size == 0) {
+        return NGX_OK;
+    }
+
+    body->len = (size_t) size;
+    body->data = ngx_alloc(body->len, r->connection->log);
+    if (body->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_idempotency_body_copy = body->data;
+    ngx_http_idempotency_body_last = body->data;
+
+    return ngx_http_idempotency_body_read(r,
+                                          ngx_http_idempotency_body_gather);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_body_gather(const u_char *data, size_t len)
+{
+    ngx_http_idempotency_body_last =
+                      ngx_cpymem(ngx_http_idempotency_body_last, data, len);
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_body_encoded(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    part = &r->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return 0;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == sizeof("Content-Encoding") - 1
+            && ngx_strncmp(h[i].lowcase_key, "content-encoding",
+                           sizeof("content-encoding") - 1) == 0
+            && h[i].value.len
+            && (h[i].value.len != sizeof("identity") - 1
+                || ngx_strncasecmp(h[i].value.data, (u_char *) "identity",
+                                   sizeof("identity") - 1) != 0))
+        {
+            return 1;
+        }
+    }
 }

@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_idempotency.h"
+#include "ngx_http_idempotency_doc.h"
 
 
 typedef ngx_int_t (*ngx_http_idempotency_body_pt)(const u_char *data,
@@ -22,6 +23,17 @@ typedef ngx_int_t (*ngx_http_idempotency_body_pt)(const u_char *data,
  */
 ngx_int_t ngx_http_idempotency_body_read(ngx_http_request_t *r,
     ngx_http_idempotency_body_pt handler);
+
+/*
+ * The whole body, which must have been read, as JSON or as a form.  NGX_OK;
+ * NGX_DECLINED when it is not what it should be, or compressed, which is
+ * logged; NGX_ERROR.  An empty body is a document without values.  To be freed
+ * whatever this returns.
+ */
+ngx_int_t ngx_http_idempotency_body_parse(ngx_http_request_t *r,
+    ngx_uint_t json, ngx_http_idempotency_doc_t *doc);
+void ngx_http_idempotency_body_free(ngx_http_request_t *r,
+    ngx_http_idempotency_doc_t *doc);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_BODY_H_INCLUDED_ */

@@ -6,22 +6,34 @@
 
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_body.h"
+#include "ngx_http_idempotency_canonical.h"
 #include "ngx_http_idempotency_digest.h"
 
 
+static ngx_int_t ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_fingerprint_mark(
+    ngx_http_idempotency_doc_t *doc, ngx_array_t *paths, ngx_uint_t mark);
 static ngx_int_t ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_secret_t *secret);
 
 
-static ngx_str_t  ngx_http_idempotency_fingerprint_raw =
-    ngx_string("fingerprint raw 1");
+/* in the order of the numbers of the kinds */
+
+static ngx_str_t  ngx_http_idempotency_fingerprint_kinds[] = {
+    ngx_null_string,
+    ngx_string("fingerprint raw 1"),
+    ngx_string("fingerprint json 1"),
+    ngx_string("fingerprint form 1")
+};
 
 
 ngx_int_t
 ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_str_t                   with;
+    ngx_int_t                   rc;
+    ngx_str_t                   with, *kind;
     ngx_idempotency_secret_t  **secret;
 
     if (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF) {
@@ -34,14 +46,21 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    kind = &ngx_http_idempotency_fingerprint_kinds[ctx->conf->fingerprint];
+
     if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(
-               &ngx_http_idempotency_fingerprint_raw) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&with) != NGX_OK
-        || ngx_http_idempotency_body_read(r, ngx_http_idempotency_digest_add)
-           != NGX_OK)
+        || ngx_http_idempotency_digest_add_part(kind) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&with) != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    rc = (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW)
+         ? ngx_http_idempotency_body_read(r, ngx_http_idempotency_digest_add)
+         : ngx_http_idempotency_fingerprint_doc(r, ctx);
+
+    if (rc != NGX_OK) {
+        return rc;
     }
 
     if (ngx_http_idempotency_digest_finish(ctx->content) != NGX_OK) {
@@ -52,6 +71,54 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
 
     return ngx_http_idempotency_fingerprint_with(r, ctx,
                                                  secret ? secret[0] : NULL);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                         rc;
+    ngx_http_idempotency_doc_t        doc;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+
+    ilcf = ctx->conf;
+
+    rc = ngx_http_idempotency_body_parse(r, ilcf->fingerprint
+                                     == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON,
+                                     &doc);
+    if (rc == NGX_OK) {
+        ngx_http_idempotency_fingerprint_mark(&doc, ilcf->include,
+                                          NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED);
+        ngx_http_idempotency_fingerprint_mark(&doc, ilcf->exclude,
+                                          NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED);
+
+        rc = ngx_http_idempotency_canonical(&doc, ilcf->include != NULL,
+                                            ngx_http_idempotency_digest_add);
+    }
+
+    ngx_http_idempotency_body_free(r, &doc);
+
+    return rc;
+}
+
+
+static void
+ngx_http_idempotency_fingerprint_mark(ngx_http_idempotency_doc_t *doc,
+    ngx_array_t *paths, ngx_uint_t mark)
+{
+    ngx_uint_t                    i;
+    ngx_http_idempotency_path_t  *path;
+
+    if (paths == NULL) {
+        return;
+    }
+
+    path = paths->elts;
+
+    for (i = 0; i < paths->nelts; i++) {
+        ngx_http_idempotency_doc_mark(doc, path[i].names, path[i].n, mark);
+    }
 }
 
 

@@ -14,7 +14,8 @@
 /*
  * Sets ctx->fingerprint from the body, which must have been read, and the
  * value of with=, and with the first secret if there is one.  All zero when
- * fingerprints are off.  NGX_OK or NGX_ERROR.
+ * fingerprints are off.  NGX_OK; NGX_DECLINED when the body is not the
+ * document that it should be; NGX_ERROR.
  */
 ngx_int_t ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_handler.h"
 #include "ngx_http_idempotency_act.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_field.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_problem.h"
@@ -157,14 +158,21 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
     switch (ctx->way) {
 
     case NGX_HTTP_IDEMPOTENCY_WAY_NEW:
-        rc = ngx_http_idempotency_handler_identify(r, ctx);
-        if (rc != NGX_OK) {
-            return rc;
+    case NGX_HTTP_IDEMPOTENCY_WAY_READY:
+
+        /* with fields of bodies as variables the body comes first */
+
+        if (ngx_http_idempotency_field_any(r) == ctx->body_read) {
+            rc = ngx_http_idempotency_handler_identify(r, ctx);
+            if (rc != NGX_OK) {
+                return rc;
+            }
         }
 
-        return ngx_http_idempotency_handler_read_body(r, ctx);
+        if (!ctx->body_read) {
+            return ngx_http_idempotency_handler_read_body(r, ctx);
+        }
 
-    case NGX_HTTP_IDEMPOTENCY_WAY_READY:
         return ngx_http_idempotency_handler_claim(r, ctx);
 
     case NGX_HTTP_IDEMPOTENCY_WAY_CLAIM:
@@ -215,6 +223,11 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
 
     rc = ngx_http_idempotency_identify_key(r, ctx);
 
+    if (ctx->body_invalid) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_BODY_INVALID);
+    }
+
     if (rc == NGX_DECLINED) {
 
         if (ctx->conf->required) {
@@ -234,6 +247,11 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
 
     if (rc == NGX_OK) {
         rc = ngx_http_idempotency_identify_record(r, ctx);
+    }
+
+    if (ctx->body_invalid) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_BODY_INVALID);
     }
 
     if (rc == NGX_DECLINED) {
@@ -280,6 +298,7 @@ ngx_http_idempotency_handler_body(ngx_http_request_t *r)
     ctx = ngx_http_idempotency_context_get(r);
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_READY;
+    ctx->body_read = 1;
 
     r->preserve_body = 1;
 
@@ -292,12 +311,18 @@ static ngx_int_t
 ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    if (ngx_http_idempotency_fingerprint(r, ctx) != NGX_OK) {
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ngx_int_t  rc;
+
+    rc = ngx_http_idempotency_fingerprint(r, ctx);
+
+    /* with= may have read a field of the body, too */
+
+    if (rc == NGX_DECLINED || ctx->body_invalid) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_BODY_INVALID);
     }
 
-    if (ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
+    if (rc != NGX_OK || ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

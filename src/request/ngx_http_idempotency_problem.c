@@ -47,6 +47,13 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("It cannot be told who sends this request. Send it with the "
                  "credentials that this operation expects.") },
 
+    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
+      ngx_string("body_invalid"), ngx_string("new-key"), ngx_null_string,
+      ngx_string("Request body is invalid"),
+      ngx_string("The body is not a well-formed document of the type that "
+                 "this operation expects, or is compressed. It was not "
+                 "executed. Send a corrected request with a new key.") },
+
     { ngx_string("422 Unprocessable Content"), NGX_HTTP_IDEMPOTENCY_MISMATCH,
       ngx_string("key_reused"), ngx_string("new-key"), ngx_null_string,
       ngx_string("Idempotency key is already used"),

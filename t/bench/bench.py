@@ -42,6 +42,7 @@ class Bench:
             subject.forget()
 
     def load(self, case, subject, size, seconds, connections):
+        size = size or case.size
         keys = load.keys_for(size) if case.kind == 'replay' else 0
         self.turns += 1
         prefix = 'replay-%d' % size if keys else '%s-%d' % (case.slug,

@@ -19,6 +19,9 @@ from table import number, table
 
 WARM = 200
 CASES = [rows.BARE, 'embedded, first request', 'embedded, replay',
+         'embedded, order of 1 KB, first request',
+         'embedded, order of 1 KB, json fingerprint, first request',
+         'embedded, sealed, first request',
          'Redis, TCP, first request', 'Redis, TCP, replay']
 
 
@@ -35,7 +38,7 @@ def count(bench, case, requests, keep):
         for i in range(WARM + requests):
             replay = case.kind == 'replay'
             key = 'key-%d-%08d' % (requests, i % WARM if replay else i)
-            answer = client.post(key)
+            answer = client.post(key, case.size)
             if answer != (201, replay and i >= WARM, load.ANSWER):
                 sys.exit('%s: request %d was not what it should be: %r'
                          % (case.name, i, answer))

@@ -30,12 +30,25 @@ ANSWER = ('{"id":"pay_20489125","order":"4711-0815","state":"captured",'
           '"method":"card","last4":"4242","created":"2024-05-01T10:11:12Z",'
           '"receipt":"r-99"}')
 
+# in the place of a size: an order of 1 KB that is as JSON bodies are
+ORDER = -1
+LARGE = json.dumps({
+    'order': '4711-0815', 'merchant': {'id': 'm-20231', 'shop': 'north'},
+    'currency': 'EUR', 'amount': 12995.50, 'capture': True, 'coupon': None,
+    'customer': {'id': 20231, 'name': 'J\u00f6rg M\u00fcller',
+                 'mail': 'joerg@example.com'},
+    'items': [{'sku': 'SKU-%05d' % (77 * i), 'title': 'An article to wear',
+               'quantity': i, 'price': 10 * i + 4.99} for i in range(1, 9)],
+    'note': 'please ring twice, thank you', 'nonce': 'f81d4fae7dec11d0a765',
+}, separators=(',', ':'))
+LARGE += ' ' * (1024 - len(LARGE))
+
 Result = collections.namedtuple('Result', 'requests seconds p50 p99')
 
 
 def keys_for(size):
     """How many keys a set of replays has; wrk keeps a request for each."""
-    return max(64, min(5000, (32 << 20) // (size or 1)))
+    return max(64, min(5000, (32 << 20) // max(size, 1)))
 
 
 def text(size, name):
@@ -45,16 +58,18 @@ def text(size, name):
 
 
 def request_body(size):
+    if size == ORDER:
+        return LARGE
     return text(size, 'order') if size else REQUEST
 
 
 def answer_body(size):
-    return text(size, 'receipt') if size else ANSWER
+    return text(size, 'receipt') if size > 0 else ANSWER
 
 
 def path(size):
     """The upstreams answer with as many bytes as the last word says."""
-    return '/sized/%d' % size if size else PATH
+    return '/sized/%d' % size if size > 0 else PATH
 
 
 def wrk(port, size, seconds, prefix, keys=0, connections=32):

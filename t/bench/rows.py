@@ -156,6 +156,7 @@ class Case:
     zone: bool = False              # it has records in a zone
     module: bool = False            # it is ours
     marks: bool = True              # it tells that a replay is one
+    size: int = 0                   # of the body, where nobody says another
 
     @property
     def name(self):
@@ -211,7 +212,8 @@ def module(row, store, location='', express=False, **more):
             back = upstream(bench, case)
         nginx = gateway(
             bench, case, back,
-            PROTECTED + '            %s\n' % location + PROXY,
+            PROTECTED + '            %s\n' % location.replace(
+                'SECRET', servers.secret()) + PROXY,
             '    idempotency_store pay %s;\n' % address,
             [path or rig.MODULE], server)
         load.until_ready(nginx.port)
@@ -267,6 +269,13 @@ ROWS = [
 ''' % load.ANSWER, executes=False),
     *module('embedded', 'shm:1500m', bounds=(1.35, 0.60)),
     module('embedded, old keys expiring', 'shm:3000m', 'idempotency_ttl 1s;')[0],
+    module('embedded, order of 1 KB', 'shm:1500m', size=load.ORDER)[0],
+    module('embedded, order of 1 KB, json fingerprint', 'shm:1500m',
+           'idempotency_fingerprint json exclude=nonce;', size=load.ORDER,
+           control='embedded, order of 1 KB, first request',
+           bounds=(1.15, None))[0],
+    module('embedded, sealed', 'shm:1500m', 'idempotency_secret SECRET;',
+           control='embedded, first request', bounds=(1.10, None))[0],
     *module('Redis, TCP', TCP, bounds=(1.9, 0.95), lua=2.0),
     *module('Redis, unix socket', UNIX, bounds=(1.9, 0.95), lua=2.0),
     *module('Redis, TLS', TLS),

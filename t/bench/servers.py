@@ -50,6 +50,16 @@ def answers(sizes):
     return folder
 
 
+def secret():
+    """A file for idempotency_secret."""
+    path = os.path.join(rig.WORK, 'secret.key')
+    if not os.path.exists(path):
+        os.makedirs(rig.WORK, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), 'wb') as f:
+            f.write(os.urandom(32))
+    return path
+
+
 class Upstream:
     """The application behind a gateway: an nginx that always says 201."""
 

@@ -1,0 +1,283 @@
+
+/*
+ * The canonical text of a document.
+ */
+
+
+#include "ngx_http_idempotency_canonical.h"
+#include "ngx_http_idempotency_number.h"
+
+
+#define NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF  2048
+
+
+typedef struct {
+    ngx_http_idempotency_doc_node_t    *nodes;
+    ngx_http_idempotency_canonical_pt   handler;
+    ngx_int_t                           rc;
+    u_char                             *last;
+    u_char                              buf
+                                      [NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF];
+} ngx_http_idempotency_canonical_t;
+
+
+static void ngx_http_idempotency_canonical_value(
+    ngx_http_idempotency_canonical_t *c, uint32_t i, ngx_uint_t whole);
+static void ngx_http_idempotency_canonical_children(
+    ngx_http_idempotency_canonical_t *c,
+    ngx_http_idempotency_doc_node_t *node, ngx_uint_t whole);
+static ngx_uint_t ngx_http_idempotency_canonical_skips(
+    ngx_http_idempotency_doc_node_t *node, ngx_uint_t whole);
+static void ngx_http_idempotency_canonical_number(
+    ngx_http_idempotency_canonical_t *c, const u_char *data, size_t len);
+static void ngx_http_idempotency_canonical_string(
+    ngx_http_idempotency_canonical_t *c, const u_char *data, size_t len,
+    ngx_uint_t escape);
+static void ngx_http_idempotency_canonical_escape(
+    ngx_http_idempotency_canonical_t *c, u_char ch);
+static void ngx_http_idempotency_canonical_put(
+    ngx_http_idempotency_canonical_t *c, const void *data, size_t len);
+static void ngx_http_idempotency_canonical_flush(
+    ngx_http_idempotency_canonical_t *c, const u_char *data, size_t len);
+
+
+ngx_int_t
+ngx_http_idempotency_canonical(ngx_http_idempotency_doc_t *doc,
+    ngx_uint_t some, ngx_http_idempotency_canonical_pt handler)
+{
+    ngx_http_idempotency_canonical_t  c;
+
+    c.nodes = doc->nodes;
+    c.handler = handler;
+    c.rc = NGX_OK;
+    c.last = c.buf;
+
+    if (doc->n
+        && !ngx_http_idempotency_canonical_skips(&doc->nodes[0], !some))
+    {
+        ngx_http_idempotency_canonical_value(&c, 0, !some);
+    }
+
+    ngx_http_idempotency_canonical_flush(&c, NULL, 0);
+
+    return c.rc;
+}
+
+
+/* calls itself for each level of the document, which are bounded */
+
+static void
+ngx_http_idempotency_canonical_value(ngx_http_idempotency_canonical_t *c,
+    uint32_t i, ngx_uint_t whole)
+{
+    ngx_http_idempotency_doc_node_t  *node;
+
+    node = &c->nodes[i];
+
+    switch (node->type) {
+
+    case NGX_HTTP_IDEMPOTENCY_DOC_NULL:
+        ngx_http_idempotency_canonical_put(c, "null", 4);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_DOC_TRUE:
+        ngx_http_idempotency_canonical_put(c, "true", 4);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_DOC_FALSE:
+        ngx_http_idempotency_canonical_put(c, "false", 5);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_DOC_NUMBER:
+        ngx_http_idempotency_canonical_number(c, node->data, node->len);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_DOC_STRING:
+        ngx_http_idempotency_canonical_string(c, node->data, node->len,
+                              node->flags & NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_DOC_ARRAY:
+        ngx_http_idempotency_canonical_put(c, "[", 1);
+        ngx_http_idempotency_canonical_children(c, node, whole);
+        ngx_http_idempotency_canonical_put(c, "]", 1);
+        break;
+
+    default: /* NGX_HTTP_IDEMPOTENCY_DOC_OBJECT */
+        ngx_http_idempotency_canonical_put(c, "{", 1);
+        ngx_http_idempotency_canonical_children(c, node, whole);
+        ngx_http_idempotency_canonical_put(c, "}", 1);
+        break;
+    }
+}
+
+
+static void
+ngx_http_idempotency_canonical_children(ngx_http_idempotency_canonical_t *c,
+    ngx_http_idempotency_doc_node_t *node, ngx_uint_t whole)
+{
+    uint32_t                          i;
+    ngx_uint_t                        comma;
+    ngx_http_idempotency_doc_node_t  *child;
+
+    whole |= node->flags & NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED;
+    comma = 0;
+
+    for (i = node->child; i; i = child->next) {
+        child = &c->nodes[i];
+
+        if (ngx_http_idempotency_canonical_skips(child, whole)) {
+            continue;
+        }
+
+        if (comma) {
+            ngx_http_idempotency_canonical_put(c, ",", 1);
+        }
+
+        comma = 1;
+
+        if (node->type == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT) {
+            ngx_http_idempotency_canonical_string(c, child->name,
+                        child->name_len,
+                        child->flags & NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME);
+            ngx_http_idempotency_canonical_put(c, ":", 1);
+        }
+
+        ngx_http_idempotency_canonical_value(c, i, whole);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_canonical_skips(ngx_http_idempotency_doc_node_t *node,
+    ngx_uint_t whole)
+{
+    if (node->flags & NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED) {
+        return 1;
+    }
+
+    if (whole || (node->flags & NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED)) {
+        return 0;
+    }
+
+    return !(node->flags & NGX_HTTP_IDEMPOTENCY_DOC_WAY)
+           || (node->type != NGX_HTTP_IDEMPOTENCY_DOC_ARRAY
+               && node->type != NGX_HTTP_IDEMPOTENCY_DOC_OBJECT);
+}
+
+
+static void
+ngx_http_idempotency_canonical_number(ngx_http_idempotency_canonical_t *c,
+    const u_char *data, size_t len)
+{
+    size_t  i;
+
+    /* most are in their form already */
+
+    for (i = 0; i < len && data[i] >= '0' && data[i] <= '9'; i++) {
+        /* void */
+    }
+
+    if (i == len && len <= 21) {
+        ngx_http_idempotency_canonical_put(c, data, len);
+        return;
+    }
+
+    if (ngx_http_idempotency_number_room(len)
+        > (size_t) (c->buf + NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF - c->last))
+    {
+        ngx_http_idempotency_canonical_flush(c, NULL, 0);
+    }
+
+    c->last = ngx_http_idempotency_number_write(c->last, data, len);
+}
+
+
+static void
+ngx_http_idempotency_canonical_string(ngx_http_idempotency_canonical_t *c,
+    const u_char *data, size_t len, ngx_uint_t escape)
+{
+    const u_char  *p, *last;
+
+    ngx_http_idempotency_canonical_put(c, "\"", 1);
+
+    if (escape) {
+        last = data + len;
+
+        for (p = data; p < last; p++) {
+
+            if (*p >= 0x20 && *p != '"' && *p != '\\') {
+                continue;
+            }
+
+            ngx_http_idempotency_canonical_put(c, data, p - data);
+            ngx_http_idempotency_canonical_escape(c, *p);
+
+            data = p + 1;
+        }
+
+        len = last - data;
+    }
+
+    ngx_http_idempotency_canonical_put(c, data, len);
+    ngx_http_idempotency_canonical_put(c, "\"", 1);
+}
+
+
+static void
+ngx_http_idempotency_canonical_escape(ngx_http_idempotency_canonical_t *c,
+    u_char ch)
+{
+    u_char  escape[] = "\\u00";
+
+    static u_char  letters[] = "btn?fr";
+    static u_char  hex[] = "0123456789abcdef";
+
+    if (ch >= '\b' && ch <= '\r' && ch != '\v') {
+        escape[1] = letters[ch - '\b'];
+        ngx_http_idempotency_canonical_put(c, escape, 2);
+        return;
+    }
+
+    if (ch >= 0x20) {
+        escape[1] = ch;
+        ngx_http_idempotency_canonical_put(c, escape, 2);
+        return;
+    }
+
+    ngx_http_idempotency_canonical_put(c, escape, 4);
+    ngx_http_idempotency_canonical_put(c, &hex[ch >> 4], 1);
+    ngx_http_idempotency_canonical_put(c, &hex[ch & 0xf], 1);
+}
+
+
+static void
+ngx_http_idempotency_canonical_put(ngx_http_idempotency_canonical_t *c,
+    const void *data, size_t len)
+{
+    if (len > (size_t) (c->buf + NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF - c->last))
+    {
+        ngx_http_idempotency_canonical_flush(c, data, len);
+        return;
+    }
+
+    c->last = ngx_cpymem(c->last, data, len);
+}
+
+
+/* what is in the buffer, and then these bytes */
+
+static void
+ngx_http_idempotency_canonical_flush(ngx_http_idempotency_canonical_t *c,
+    const u_char *data, size_t len)
+{
+    if (c->rc == NGX_OK && c->last != c->buf) {
+        c->rc = c->handler(c->buf, c->last - c->buf);
+    }
+
+    c->last = c->buf;
+
+    if (c->rc == NGX_OK && len) {
+        c->rc = c->handler(data, len);
+    }
+}

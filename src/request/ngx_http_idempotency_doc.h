@@ -1,0 +1,120 @@
+
+/*
+ * A request body as a tree of values: JSON, or the pairs of a form.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_DOC_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_DOC_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+
+/* more than these is refused, so that time and memory have a bound */
+#define NGX_HTTP_IDEMPOTENCY_DOC_VALUES   (1024 * 1024)
+#define NGX_HTTP_IDEMPOTENCY_DOC_DEPTH    100
+
+/* escapes in a text up to this length need no memory of their own */
+#define NGX_HTTP_IDEMPOTENCY_DOC_DECODED  4096
+
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_DOC_NULL = 0,
+    NGX_HTTP_IDEMPOTENCY_DOC_TRUE,
+    NGX_HTTP_IDEMPOTENCY_DOC_FALSE,
+    NGX_HTTP_IDEMPOTENCY_DOC_NUMBER,       /* data: as it was sent */
+    NGX_HTTP_IDEMPOTENCY_DOC_STRING,       /* data: without its escapes */
+    NGX_HTTP_IDEMPOTENCY_DOC_ARRAY,
+    NGX_HTTP_IDEMPOTENCY_DOC_OBJECT        /* children sorted by name */
+} ngx_http_idempotency_doc_type_e;
+
+
+/* marks of ngx_http_idempotency_doc_mark() */
+#define NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED     0x01
+#define NGX_HTTP_IDEMPOTENCY_DOC_WAY          0x02  /* leads to such a one */
+#define NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED     0x04
+
+/* name or string may have bytes that JSON would escape */
+#define NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME  0x10
+#define NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE       0x20
+
+
+/* links are indices; the root is 0, so that 0 is "none" in all of them */
+
+typedef struct {
+    const u_char   *name;          /* of a member of an object */
+    const u_char   *data;          /* of a number or string */
+    uint32_t        name_len;
+    uint32_t        len;
+    uint32_t        next;          /* sibling */
+    uint32_t        parent;
+    uint32_t        child;         /* the first, and while parsing ... */
+    uint32_t        last;          /* ... the last one */
+    u_char          type;          /* ngx_http_idempotency_doc_type_e */
+    u_char          flags;
+} ngx_http_idempotency_doc_node_t;
+
+
+/*
+ * One document at a time per worker, from parse to free: small ones need no
+ * memory of their own.
+ */
+
+typedef struct {
+    ngx_http_idempotency_doc_node_t  *nodes;
+    ngx_uint_t                        n;
+    ngx_uint_t                        allocated;
+    u_char                           *decoded;
+    u_char                           *decoded_last;
+    char                             *error;   /* why it was refused ... */
+    size_t                            offset;  /* ... and at which byte */
+} ngx_http_idempotency_doc_t;
+
+
+/*
+ * The parsers, in json.c and form.c.  The text must stay until free, which is
+ * to be called whatever these return: NGX_OK; NGX_DECLINED when the text is
+ * not what it should be, with doc->error set; NGX_ERROR when memory is short.
+ * Names that occur twice in an object of JSON are refused; in a form they
+ * keep their order.
+ */
+ngx_int_t ngx_http_idempotency_json_parse(ngx_http_idempotency_doc_t *doc,
+    const ngx_str_t *text);
+ngx_int_t ngx_http_idempotency_form_parse(ngx_http_idempotency_doc_t *doc,
+    const ngx_str_t *text);
+
+void ngx_http_idempotency_doc_free(ngx_http_idempotency_doc_t *doc);
+
+/*
+ * The value that "n" names lead to from the root, object by object, or NULL.
+ */
+ngx_http_idempotency_doc_node_t *ngx_http_idempotency_doc_find(
+    ngx_http_idempotency_doc_t *doc, const ngx_str_t *names, ngx_uint_t n);
+
+/*
+ * Marks what the names lead to as INCLUDED or EXCLUDED.  An array on the way
+ * stands for each of its elements.
+ */
+void ngx_http_idempotency_doc_mark(ngx_http_idempotency_doc_t *doc,
+    const ngx_str_t *names, ngx_uint_t n, ngx_uint_t mark);
+
+/*
+ * For the parsers.  start: no values yet.  add: a new value at the end of
+ * "parent", which sets *node; the same returns.  sort: the children of an
+ * object by name, those of the same name in their order; returns the first
+ * one whose name occurs again, or 0.  decode: room for as many bytes as the
+ * text has, or NULL.  hex: the value of a hexadecimal digit, or -1.
+ */
+void ngx_http_idempotency_doc_start(ngx_http_idempotency_doc_t *doc);
+ngx_int_t ngx_http_idempotency_doc_add(ngx_http_idempotency_doc_t *doc,
+    uint32_t parent, ngx_http_idempotency_doc_node_t **node);
+uint32_t ngx_http_idempotency_doc_sort(ngx_http_idempotency_doc_t *doc,
+    uint32_t object);
+u_char *ngx_http_idempotency_doc_decode(ngx_http_idempotency_doc_t *doc,
+    size_t len);
+ngx_int_t ngx_http_idempotency_doc_hex(u_char ch);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_DOC_H_INCLUDED_ */

@@ -1,0 +1,385 @@
+
+/*
+ * JSON (RFC 8259) into a tree: strictly, in one pass, without recursion.
+ *
+ * Besides what the grammar refuses: bytes that are not UTF-8, surrogates that
+ * are no pair, names that occur twice, numbers beyond the range of a double.
+ * Whoever reads such a text may read another one than the next reader does.
+ */
+
+
+#include "ngx_http_idempotency_json.h"
+#include "ngx_http_idempotency_number.h"
+
+
+/* an integer of so many digits is in range */
+#define NGX_HTTP_IDEMPOTENCY_JSON_PLAIN  300
+
+
+static ngx_int_t ngx_http_idempotency_json_step(
+    ngx_http_idempotency_json_t *j);
+static ngx_int_t ngx_http_idempotency_json_value(
+    ngx_http_idempotency_json_t *j, ngx_http_idempotency_doc_node_t *node);
+static ngx_int_t ngx_http_idempotency_json_open(
+    ngx_http_idempotency_json_t *j);
+static ngx_int_t ngx_http_idempotency_json_close(
+    ngx_http_idempotency_json_t *j);
+static ngx_int_t ngx_http_idempotency_json_name(
+    ngx_http_idempotency_json_t *j);
+static ngx_int_t ngx_http_idempotency_json_word(
+    ngx_http_idempotency_json_t *j, char *word, size_t len);
+static ngx_int_t ngx_http_idempotency_json_number(
+    ngx_http_idempotency_json_t *j, ngx_http_idempotency_doc_node_t *node);
+
+ngx_int_t
+ngx_http_idempotency_json_parse(ngx_http_idempotency_doc_t *doc,
+    const ngx_str_t *text)
+{
+    ngx_int_t                    rc;
+    ngx_http_idempotency_json_t  j;
+
+    ngx_http_idempotency_doc_start(doc);
+
+    ngx_memzero(&j, sizeof(ngx_http_idempotency_json_t));
+
+    j.doc = doc;
+    j.start = text->data;
+    j.pos = text->data;
+    j.last = text->data + text->len;
+
+    if (text->len > NGX_MAX_INT32_VALUE) {
+        return ngx_http_idempotency_json_error(&j, "too long");
+    }
+
+    for ( ;; ) {
+
+        while (j.pos < j.last
+               && (*j.pos == ' ' || *j.pos == LF || *j.pos == CR
+                   || *j.pos == '\t'))
+        {
+            j.pos++;
+        }
+
+        if (j.pos == j.last) {
+            break;
+        }
+
+        rc = ngx_http_idempotency_json_step(&j);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    if (j.depth || j.state != NGX_HTTP_IDEMPOTENCY_JSON_AFTER) {
+        return ngx_http_idempotency_json_error(&j, "unexpected end");
+    }
+
+    return NGX_OK;
+}
+
+
+/* one token, and the colon behind a name */
+
+static ngx_int_t
+ngx_http_idempotency_json_step(ngx_http_idempotency_json_t *j)
+{
+    ngx_int_t                         rc;
+    ngx_http_idempotency_doc_node_t  *node;
+
+    switch (j->state) {
+
+    case NGX_HTTP_IDEMPOTENCY_JSON_FIRST_NAME:
+
+        if (*j->pos == '}') {
+            return ngx_http_idempotency_json_close(j);
+        }
+
+        /* fall through */
+
+    case NGX_HTTP_IDEMPOTENCY_JSON_NAME:
+        return ngx_http_idempotency_json_name(j);
+
+    case NGX_HTTP_IDEMPOTENCY_JSON_FIRST:
+
+        if (*j->pos == ']') {
+            return ngx_http_idempotency_json_close(j);
+        }
+
+        /* fall through */
+
+    case NGX_HTTP_IDEMPOTENCY_JSON_VALUE:
+
+        node = j->node;
+
+        if (node == NULL) {
+            rc = ngx_http_idempotency_doc_add(j->doc, j->parent, &node);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        j->node = NULL;
+        j->state = NGX_HTTP_IDEMPOTENCY_JSON_AFTER;
+
+        return ngx_http_idempotency_json_value(j, node);
+
+    default: /* NGX_HTTP_IDEMPOTENCY_JSON_AFTER */
+        break;
+    }
+
+    if (j->depth) {
+
+        if (j->doc->nodes[j->parent].type == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT) {
+
+            if (*j->pos == '}') {
+                return ngx_http_idempotency_json_close(j);
+            }
+
+            j->state = NGX_HTTP_IDEMPOTENCY_JSON_NAME;
+
+        } else {
+
+            if (*j->pos == ']') {
+                return ngx_http_idempotency_json_close(j);
+            }
+
+            j->state = NGX_HTTP_IDEMPOTENCY_JSON_VALUE;
+        }
+
+        if (*j->pos == ',') {
+            j->pos++;
+            return NGX_OK;
+        }
+    }
+
+    return ngx_http_idempotency_json_error(j, "unexpected character");
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_json_value(ngx_http_idempotency_json_t *j,
+    ngx_http_idempotency_doc_node_t *node)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  escaped;
+
+    switch (*j->pos) {
+
+    case '"':
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_STRING;
+
+        rc = ngx_http_idempotency_json_string(j, &node->data, &node->len,
+                                              &escaped);
+        if (escaped) {
+            node->flags |= NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE;
+        }
+
+        return rc;
+
+    case '{':
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_OBJECT;
+        j->parent = (uint32_t) (node - j->doc->nodes);
+        j->state = NGX_HTTP_IDEMPOTENCY_JSON_FIRST_NAME;
+
+        return ngx_http_idempotency_json_open(j);
+
+    case '[':
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_ARRAY;
+        j->parent = (uint32_t) (node - j->doc->nodes);
+        j->state = NGX_HTTP_IDEMPOTENCY_JSON_FIRST;
+
+        return ngx_http_idempotency_json_open(j);
+
+    case 'n':
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_NULL;
+        return ngx_http_idempotency_json_word(j, "null", 4);
+
+    case 't':
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_TRUE;
+        return ngx_http_idempotency_json_word(j, "true", 4);
+
+    case 'f':
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_FALSE;
+        return ngx_http_idempotency_json_word(j, "false", 5);
+
+    default:
+        node->type = NGX_HTTP_IDEMPOTENCY_DOC_NUMBER;
+        return ngx_http_idempotency_json_number(j, node);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_json_open(ngx_http_idempotency_json_t *j)
+{
+    if (j->depth == NGX_HTTP_IDEMPOTENCY_DOC_DEPTH) {
+        return ngx_http_idempotency_json_error(j, "nested too deeply");
+    }
+
+    j->depth++;
+    j->pos++;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_json_close(ngx_http_idempotency_json_t *j)
+{
+    ngx_http_idempotency_doc_node_t  *node;
+
+    node = &j->doc->nodes[j->parent];
+
+    if (node->type == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT
+        && ngx_http_idempotency_doc_sort(j->doc, j->parent))
+    {
+        return ngx_http_idempotency_json_error(j, "a name occurs twice");
+    }
+
+    j->depth--;
+    j->pos++;
+    j->parent = node->parent;
+    j->state = NGX_HTTP_IDEMPOTENCY_JSON_AFTER;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_json_name(ngx_http_idempotency_json_t *j)
+{
+    ngx_int_t                         rc;
+    ngx_uint_t                        escaped;
+    ngx_http_idempotency_doc_node_t  *node;
+
+    if (*j->pos != '"') {
+        return ngx_http_idempotency_json_error(j, "a name is missing");
+    }
+
+    rc = ngx_http_idempotency_doc_add(j->doc, j->parent, &node);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    rc = ngx_http_idempotency_json_string(j, &node->name, &node->name_len,
+                                          &escaped);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (escaped) {
+        node->flags |= NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME;
+    }
+
+    while (j->pos < j->last
+           && (*j->pos == ' ' || *j->pos == LF || *j->pos == CR
+               || *j->pos == '\t'))
+    {
+        j->pos++;
+    }
+
+    if (j->pos == j->last || *j->pos != ':') {
+        return ngx_http_idempotency_json_error(j, "a colon is missing");
+    }
+
+    j->pos++;
+    j->node = node;
+    j->state = NGX_HTTP_IDEMPOTENCY_JSON_VALUE;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_json_word(ngx_http_idempotency_json_t *j, char *word,
+    size_t len)
+{
+    if ((size_t) (j->last - j->pos) < len
+        || ngx_memcmp(j->pos, word, len) != 0)
+    {
+        return ngx_http_idempotency_json_error(j, "unexpected character");
+    }
+
+    j->pos += len;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_json_number(ngx_http_idempotency_json_t *j,
+    ngx_http_idempotency_doc_node_t *node)
+{
+    ngx_uint_t     plain;
+    const u_char  *p, *last, *digits;
+
+    p = j->pos;
+    last = j->last;
+    plain = 1;
+
+    if (*p == '-') {
+        p++;
+    }
+
+    if (p == last || !ngx_http_idempotency_json_is_digit(*p)) {
+        return ngx_http_idempotency_json_error(j, "unexpected character");
+    }
+
+    if (*p == '0') {
+        p++;
+
+    } else {
+        while (p < last && ngx_http_idempotency_json_is_digit(*p)) { p++; }
+    }
+
+    if (p < last && *p == '.') {
+        digits = ++p;
+        plain = 0;
+
+        while (p < last && ngx_http_idempotency_json_is_digit(*p)) { p++; }
+
+        if (p == digits) {
+            return ngx_http_idempotency_json_error(j, "not a number");
+        }
+    }
+
+    if (p < last && (*p == 'e' || *p == 'E')) {
+        p++;
+        plain = 0;
+
+        if (p < last && (*p == '+' || *p == '-')) {
+            p++;
+        }
+
+        digits = p;
+
+        while (p < last && ngx_http_idempotency_json_is_digit(*p)) { p++; }
+
+        if (p == digits) {
+            return ngx_http_idempotency_json_error(j, "not a number");
+        }
+    }
+
+    node->data = j->pos;
+    node->len = (uint32_t) (p - j->pos);
+
+    if ((!plain || p - j->pos > NGX_HTTP_IDEMPOTENCY_JSON_PLAIN)
+        && ngx_http_idempotency_number_range(node->data, node->len) != NGX_OK)
+    {
+        return ngx_http_idempotency_json_error(j, "a number out of range");
+    }
+
+    j->pos = p;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_json_error(ngx_http_idempotency_json_t *j, char *error)
+{
+    j->doc->error = error;
+    j->doc->offset = j->pos - j->start;
+
+    return NGX_DECLINED;
+}
