@@ -294,7 +294,7 @@ typedef struct {
     unsigned                           probe_done:1;
     unsigned                           waited:1;
     unsigned                           wait_over:1;
-    unsigned                           unsure:1;   /* of a waiter's claim */
+    unsigned                           unsure:1;   /* a waiter's claims */
     unsigned                           wrapped:1;  /* handler is ours ... */
     unsigned                           ran:1;      /* ... and was called */
     unsigned                           no_upstream:1; /* could be made */

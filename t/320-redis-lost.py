@@ -34,6 +34,11 @@ gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % proxy.port,
         idempotency main;
         proxy_pass http://127.0.0.1:1;
     }
+    location /later/ {
+        idempotency main;
+        idempotency_in_progress wait=2s;
+        proxy_pass http://up;
+    }
     location /short/ {
         idempotency main;
         idempotency_lease 1s;
@@ -333,6 +338,28 @@ def test_pass():
         settle()
     same(gw.post('/pass/ok', 'pass-nonsense').status, 201, 'then it runs')
     executed(up, 'pass-nonsense', 1, 'it')
+
+
+def test_waiter():
+    """It waits, and its own claim is granted without a reply: taken back."""
+    settle()
+    up.hold()
+    first = gw.call('/later/wait/503', 'waiter')
+    up.until('waiter')
+    waiter = gw.call('/later/wait/503', 'waiter')
+    time.sleep(0.3)
+    proxy.on('claim', 'late', ALWAYS)
+    up.go()
+    same(first.read().status, 503, 'the first is released')
+    a = waiter.read()
+    same((a.status, a.code), (409, 'in_progress'),
+         'who waits for a store that does not answer')
+    proxy.clear()
+    settle()
+    ok(until(lambda: gw.state('waiter', '/later/wait/503') == 'none', 5),
+       'its claim is taken back')
+    same(gw.post('/later/wait/503', 'waiter').status, 503, 'a retry runs')
+    executed(up, 'waiter', 2, 'a waiter that was not sure')
 
 
 def test_pass_paused():

@@ -80,7 +80,6 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
                                 : ngx_http_idempotency_act_unavailable(r, ctx);
     }
 
-    ctx->unsure = 0;
     ctx->fence = op->record.fence;
     ctx->attempt = op->record.attempts;
     ctx->created = op->record.created;
@@ -164,6 +163,8 @@ ngx_http_idempotency_act_own(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     ngx_http_idempotency_context_own(ctx);
+
+    ctx->unsure = 0;
     ngx_http_idempotency_wait_end(ctx);
 
     ngx_http_idempotency_failpoint(ctx, "after_claim");
@@ -284,7 +285,7 @@ static ngx_int_t
 ngx_http_idempotency_act_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ctx->unsure = ctx->op->unsure;
+    ctx->unsure |= ctx->op->unsure;
 
     if (ngx_http_idempotency_wait(r, ctx) != NGX_OK) {
         ngx_http_idempotency_wait_end(ctx);

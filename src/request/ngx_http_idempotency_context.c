@@ -172,14 +172,19 @@ ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
 void
 ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_idempotency_op_t  *op;
+    ngx_idempotency_op_t  *op, *last;
+
+    last = ctx->op;
+    ctx->op = NULL;
 
     op = ngx_http_idempotency_context_op(ctx, NGX_IDEMPOTENCY_RELEASE);
 
     if (op) {
-        op->handler = NULL;
         (void) ngx_idempotency_op_submit(op);
+        ngx_idempotency_op_drop(op);
     }
+
+    ctx->op = last;
 }
 
 

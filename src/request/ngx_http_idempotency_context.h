@@ -44,7 +44,7 @@ void ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx);
 
 /*
  * The claim failed and may have worked all the same: it is released behind
- * the request, however long that takes.
+ * the request, however long that takes.  ctx->op stays what it is.
  */
 void ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx);
 

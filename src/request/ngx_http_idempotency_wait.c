@@ -141,7 +141,7 @@ ngx_http_idempotency_wait_end(ngx_http_idempotency_ctx_t *ctx)
 }
 
 
-/* the claim of its last turn may have been granted, and it is not used */
+/* a claim that got no reply may be granted yet, and is not used */
 
 static void
 ngx_http_idempotency_wait_forget(ngx_http_idempotency_ctx_t *ctx)
