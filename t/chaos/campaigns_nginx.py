@@ -159,18 +159,20 @@ class C8(Campaign):
         gw = self.rig.gw
         old = set(self.rig.workers())
         if self.counts[self.unit] % 10 == 3:
+            new = self.new
             before = gw.log().count('no_such_directive')
             gw.write(default='no_such_directive on;')
             gw.signal(signal.SIGHUP)
             await until(lambda: gw.log().count('no_such_directive') > before)
             gw.write(default='')
             self.counts['wrong file'] += 1
-            if not old <= set(self.rig.workers()):
+            if not new <= set(self.rig.workers()):
                 self.wrong.append(('L2', 'a wrong file ended workers'))
             return True
         gw.signal(signal.SIGHUP)
         if not await until(lambda: len(set(self.rig.workers()) - old) >= 2):
             self.wrong.append(('L2', 'a reload has not come'))
+        self.new = set(self.rig.workers()) - old
         await asyncio.sleep(self.rng.uniform(0.05, 0.4))
         return True
 
@@ -253,6 +255,7 @@ class C12(Campaign):
     title = 'the clock of nginx jumps by an hour'
     n = 100
     short = 4
+    hunt = 100
     per_round = 50
     sometimes = ('replayed', 'in_progress', 'key_reused')
     mutants = ('wall-clock', 'get-then-set', 'no-fingerprint')

@@ -28,7 +28,7 @@ class Rules:
     unavailable = False   # 503: the store is away
     unknown = False       # 409 outcome_unknown as a last word
     lost = False          # connections that break
-    cuts = False          # an answer breaks off that is too large to be held
+    cuts = False          # an answer breaks off that was not held
     errors = ()           # nginx's own answers, as 502
     late = False          # an answer may have been given before it was stored
     settles = True        # L1 is judged
@@ -188,8 +188,7 @@ def check_outcomes(key, name, attempts, counted, rules, result):
         if a.kind == 'answer':
             good = True
         elif a.kind == 'none':
-            good = (a.aborted or rules.lost
-                    or rules.cuts and key.size > MAX_RESPONSE)
+            good = a.aborted or rules.lost or rules.cuts and not held(key)
         elif a.kind == 'nginx':
             good = a.status in rules.errors
         elif a.code == 'in_progress':
@@ -209,6 +208,12 @@ def check_outcomes(key, name, attempts, counted, rules, result):
             good = False
         if not good:
             result.add('A', name, describe(a))
+
+
+def held(key):
+    """Is its answer sent when it is stored, and not as it comes?"""
+    return (key.size <= MAX_RESPONSE and key.status not in NEITHER
+            and key.form != 'flaky')
 
 
 def check_last(key, name, rules, result):

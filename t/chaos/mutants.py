@@ -41,20 +41,12 @@ MUTANTS = {
         (STEPS,
          '        && ngx_idempotency_shm_owns(node, lease->owner))\n',
          '        && 1)\n'),
+        (SHM, '        && ngx_idempotency_shm_owns(node, op->owner))\n',
+         '        && 1)\n'),
         (SHM,
          '    if (ngx_idempotency_shm_owns(node, op->owner)) {\n\n'
-         '        if (node->state == NGX_IDEMPOTENCY_EXECUTING) {\n'
-         '            ngx_idempotency_shm_move_back',
-         '    if (1) {\n\n'
-         '        if (node->state == NGX_IDEMPOTENCY_EXECUTING) {\n'
-         '            ngx_idempotency_shm_move_back'),
-        (SHM,
-         '    if (ngx_idempotency_shm_owns(node, op->owner)) {\n\n'
-         '        if (node->state == NGX_IDEMPOTENCY_EXECUTING) {\n'
-         '            ngx_idempotency_shm_move_unknown',
-         '    if (1) {\n\n'
-         '        if (node->state == NGX_IDEMPOTENCY_EXECUTING) {\n'
-         '            ngx_idempotency_shm_move_unknown'),
+         '        if (node->state == ',
+         '    if (1) {\n\n        if (node->state == '),
     ]),
 
     # within 20 ms nobody sees the claim of another one

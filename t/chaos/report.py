@@ -129,7 +129,9 @@ def evidence():
              if o['strict']]
     text += ['', '## Measured losses', '',
              'Settings under which a store may forget; each loss is due to a '
-             'moment at which it did, or it would be a violation.', '',
+             'moment at which it did, or it would be a violation. A process '
+             'is killed here, not a machine: what it has written without '
+             'fsync survives that, and may not survive a loss of power.', '',
              '| | what is broken | store | n | lost keys | keys | executions '
              '| other violations | seed |',
              '|---|---|---|---|---|---|---|---|---|']
