@@ -93,7 +93,8 @@ test-all: test model test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
-FUZZ_PACKAGES := $(TEST_PACKAGES) $(ASAN_PACKAGES) libclang-rt-dev
+FUZZ_PACKAGES := $(TEST_PACKAGES) $(ASAN_PACKAGES) libclang-rt-dev \
+                 libjansson-dev
 
 $(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx t/leaks.c | deps
 	@t/install $(ASAN_PACKAGES)
