@@ -62,9 +62,10 @@ def main():
     print('seed %s, %d jobs, %d at a time' % (args.seed, len(todo),
                                               args.jobs), flush=True)
     bad = 0
+    where = report.versions()
     for outcome in jobs.run_jobs(todo, args.jobs):
         print(report.line(outcome), flush=True)
-        report.save([outcome])
+        report.save(outcome, where)
         bad += jobs.verdict(outcome) in ('FAILED', 'void', 'MISSED')
     report.evidence()
     print('%d of %d jobs went wrong; docs/evidence.md is written'

@@ -49,15 +49,13 @@ injections means that the true rate is below 3/n, with 95% confidence.
 '''
 
 
-def save(outcomes):
-    """Adds to what is there, or replaces it."""
+def save(o, where):
+    """Adds to what is there, or replaces it; where: versions() at the start"""
     os.makedirs(RESULTS, exist_ok=True)
-    where = versions()
-    for o in outcomes:
-        name = '-'.join(x for x in (o['name'], o['store'], o['mutant']) if x)
-        with open('%s/%s.json' % (RESULTS, name), 'w') as f:
-            json.dump(dict(o, date=time.strftime('%Y-%m-%d'), **where), f,
-                      indent=1)
+    name = '-'.join(x for x in (o['name'], o['store'], o['mutant']) if x)
+    with open('%s/%s.json' % (RESULTS, name), 'w') as f:
+        json.dump(dict(o, date=time.strftime('%Y-%m-%d'), **where), f,
+                  indent=1)
 
 
 def load():
