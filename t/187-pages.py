@@ -86,12 +86,14 @@ same((a.status, b.status, b.replayed, c.status, c.code, d.status),
 gw.stop('profiles.md')
 
 gw = Pasted(acp)
-a = gw.post('/checkout_sessions/ok', 'k', Authorization='me')
-b = gw.post('/checkout_sessions/ok', 'k', b'y', Authorization='me')
-c = gw.post('/checkout_sessions/ok', None, Authorization='me')
-same((a.status, b.status, b.code, c.status, c.code),
-     (201, 422, 'idempotency_conflict', 400, 'idempotency_key_required'),
-     'profiles.md: acp')
+json_type = {'Authorization': 'me', 'Content_Type': 'application/json'}
+a = gw.post('/checkout_sessions/ok', 'k', b'{"a":1,"b":null}', **json_type)
+b = gw.post('/checkout_sessions/ok', 'k', b'{"a":1}', **json_type)
+c = gw.post('/checkout_sessions/ok', None, b'{"a":1}', **json_type)
+d = gw.post('/checkout_sessions/ok', 'k', b'{"b": null, "a": 1.0}', **json_type)
+same((a.status, b.status, b.code, c.status, c.code, d.status, d.replayed),
+     (201, 422, 'idempotency_conflict', 400, 'idempotency_key_required', 201,
+      True), 'profiles.md: acp')
 gw.stop('profiles.md')
 
 # ---- tokens.md ----
