@@ -87,6 +87,7 @@ test: all debug $(UNITS)
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
+test-all: export FAILOVERS := 20
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
 test-all: test model test-asan
@@ -168,6 +169,7 @@ PARTS_policy := request/ngx_http_idempotency_policy.c
 PARTS_body   := $(foreach part,canonical doc form json json_string number,\
                   request/ngx_http_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c
+PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 
 .SECONDEXPANSION:
 $(UNITS): $(BUILD)/unit/%: t/unit/%.c $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)

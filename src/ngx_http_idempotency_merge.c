@@ -156,6 +156,8 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
+    conf->store->lease = ngx_max(conf->store->lease, conf->lease);
+
     return ngx_http_idempotency_check_location(cf, conf);
 }
 

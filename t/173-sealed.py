@@ -114,7 +114,7 @@ def redis():
 
 def values():
     server = redis()
-    names = server('KEYS', os.path.basename(gw.root) + ':*')
+    names = server('KEYS', os.path.basename(gw.root) + ':' + '?' * 64)
     found = {name: server('GET', name) for name in names}
     server.close()
     return found.values()
@@ -250,9 +250,9 @@ def test_altered():
     prefix = os.path.basename(gw.root) + ':'
 
     def made(key):
-        before = set(server('KEYS', prefix + '*'))
+        before = set(server('KEYS', prefix + '?' * 64))
         gw.post('/ok', key)
-        name, = set(server('KEYS', prefix + '*')) - before
+        name, = set(server('KEYS', prefix + '?' * 64)) - before
         return name, server('GET', name)
 
     name, good = made('altered')

@@ -39,7 +39,7 @@ __DATA__
 --- store: redishttp://u:tell-nobody@127.0.0.1
 --- must_die
 --- error_log
-invalid target of "idempotency_store" "main", it must begin with "redis://", "rediss://" or "redis+unix://"
+invalid target of "idempotency_store" "main", it must begin with "redis://", "rediss://", "redis+unix://", "redis-sentinel://", "rediss-sentinel://", "redis-cluster://" or "rediss-cluster://"
 
 
 
@@ -195,19 +195,19 @@ host not found in the target of "idempotency_store" "main": "no-such-host.invali
 
 
 
-=== TEST 21: redis-sentinel is not there yet
---- store: redis-sentinel://u:tell-nobody@127.0.0.1/x
+=== TEST 21: sentinels, and no name of the master
+--- store: redis-sentinel://u:tell-nobody@127.0.0.1,127.0.0.2
 --- must_die
 --- error_log
-the target "redis-sentinel://" of "idempotency_store" "main" is not supported by this version
+no name of a master in the target of "idempotency_store" "main", write it as in "redis-sentinel://host1:26379,host2:26379/mymaster"
 
 
 
-=== TEST 22: redis-cluster is not there yet
---- store: redis-cluster://u:tell-nobody@127.0.0.1/x
+=== TEST 22: a cluster has no databases
+--- store: redis-cluster://u:tell-nobody@127.0.0.1/3
 --- must_die
 --- error_log
-the target "redis-cluster://" of "idempotency_store" "main" is not supported by this version
+the target of "idempotency_store" "main" has a database, but a cluster has only one, remove it
 
 
 
@@ -215,7 +215,7 @@ the target "redis-cluster://" of "idempotency_store" "main" is not supported by 
 --- store: redis://:tell-nobody@127.0.0.1 color=red
 --- must_die
 --- error_log
-invalid parameter "color=red" of "idempotency_store" "main", a Redis store takes prefix=, connect_timeout=, timeout=, connections=, password_file=, ssl_trusted_certificate=, ssl_certificate=, ssl_certificate_key=, ssl_name= and ssl_verify=
+invalid parameter "color=red" of "idempotency_store" "main", a Redis store takes prefix=, connect_timeout=, timeout=, connections=, password_file=, replicas=, amnesia=, sentinel_user=, sentinel_password_file=, ssl_trusted_certificate=, ssl_certificate=, ssl_certificate_key=, ssl_name= and ssl_verify=
 
 
 
@@ -558,6 +558,99 @@ Idempotency-Key: k
 [("Retry-After: 1\nIdempotency-Retry: same-key\nContent-Type: application/problem+json") x 2]
 --- response_body_like eval
 [(qr/"code":"store_unavailable"/) x 2]
+--- no_error_log
+[alert]
+[crit]
+[emerg]
+tell-nobody
+
+
+=== TEST 53: parameters of sentinels without any
+--- store: redis://127.0.0.1 sentinel_user=somebody
+--- must_die
+--- error_log
+"idempotency_store" "main" has "sentinel_" parameters but no sentinels, use "redis-sentinel://" or remove them
+
+
+
+=== TEST 54: a list of servers is not one server
+--- store: redis://127.0.0.1:6379,127.0.0.2:6379
+--- must_die
+--- error_log
+invalid host or port in the target of "idempotency_store" "main"
+
+
+
+=== TEST 55: an empty place in a list
+--- store: redis-cluster://127.0.0.1:6379,,127.0.0.2:6379
+--- must_die
+--- error_log
+invalid host or port in the target of "idempotency_store" "main"
+
+
+
+=== TEST 56: no replicas
+--- store: redis://127.0.0.1 replicas=0
+--- must_die
+--- error_log
+invalid parameter "replicas=0" of "idempotency_store" "main", it must be a number from 1 to 16, as in "2" or "2:100ms"
+
+
+
+=== TEST 57: replicas, and no time for them
+--- store: redis://127.0.0.1 replicas=2:
+--- must_die
+--- error_log
+invalid parameter "replicas=2:" of "idempotency_store" "main", it must be a number from 1 to 16
+
+
+
+=== TEST 58: more time for replicas than there is
+--- store: redis://127.0.0.1 replicas=2:300ms timeout=500ms
+--- must_die
+--- error_log
+"idempotency_store" "main" waits longer for its replicas than half of its "timeout=", make the time of "replicas=" shorter
+
+
+
+=== TEST 59: a wrong "amnesia="
+--- store: redis://127.0.0.1 amnesia=soon
+--- must_die
+--- error_log
+invalid parameter "amnesia=soon" of "idempotency_store" "main", it must be a time, as in "30s"
+
+
+
+=== TEST 60: sentinels that are not there
+--- store: redis-sentinel://u:tell-nobody@127.0.0.1:1,127.0.0.1:2/pay/3 replicas=1 amnesia=0 timeout=200ms
+--- request
+POST /pay
+x
+--- more_headers
+Idempotency-Key: k
+--- error_code: 503
+--- response_body_like: "code":"store_unavailable"
+--- error_log
+cannot be reached
+--- no_error_log
+[alert]
+[crit]
+[emerg]
+tell-nobody
+
+
+
+=== TEST 61: a cluster that is not there
+--- store: redis-cluster://u:tell-nobody@127.0.0.1:1,127.0.0.1:2 timeout=200ms
+--- request
+POST /pay
+x
+--- more_headers
+Idempotency-Key: k
+--- error_code: 503
+--- response_body_like: "code":"store_unavailable"
+--- error_log
+cannot be reached
 --- no_error_log
 [alert]
 [crit]

@@ -160,7 +160,8 @@ gw.stop()
 plain.remove()
 
 # lost and found
-gw = gateway(anybody, 'localhost', trust)
+gw = gateway(anybody, 'localhost', trust + ' amnesia=0')
+gw.expected = ['keys may be forgotten']
 a = gw.post('/ok', 'restart')
 time.sleep(1.1)
 anybody.pause()

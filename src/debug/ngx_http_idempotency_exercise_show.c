@@ -23,7 +23,7 @@ static char  *ngx_http_idempotency_exercise_results[] = {
 
 static char  *ngx_http_idempotency_exercise_errors[] = {
     "none", "full", "damaged", "connect", "timeout", "protocol", "refused",
-    "memory"
+    "unsafe", "memory"
 };
 
 static char  *ngx_http_idempotency_exercise_states[] = {

@@ -60,6 +60,7 @@ ngx_str_t  ngx_http_idempotency_stats_errors[] = {
     ngx_string("timeout"),
     ngx_string("protocol"),
     ngx_string("refused"),
+    ngx_string("unsafe"),
     ngx_string("memory")
 };
 

@@ -101,9 +101,11 @@ ngx_http_idempotency_stats_json_store(ngx_idempotency_store_t *store,
 
     ngx_http_idempotency_text_add(text,
         "},\"leases\":%A,\"waiting\":%A,\"connections\":%A,"
-        "\"reconnects\":%uA,\"retries\":%uA,\"retrying\":%A",
+        "\"reconnects\":%uA,\"losses\":%uA,\"unacknowledged\":%uA,"
+        "\"retries\":%uA,\"retrying\":%A",
         counts->leases, counts->waiting, counts->connections,
-        counts->reconnects, counts->retries, counts->retrying);
+        counts->reconnects, counts->losses, counts->unacked,
+        counts->retries, counts->retrying);
 
     if (store->usage) {
         store->usage(store, &usage);

@@ -48,6 +48,14 @@ static ngx_http_idempotency_stats_value_t
     { "store_reconnects_total", "counter", "Connections to Redis made anew.",
       offsetof(ngx_idempotency_store_counts_t, reconnects) },
 
+    { "store_losses_total", "counter",
+      "Times that Redis was seen to have forgotten.",
+      offsetof(ngx_idempotency_store_counts_t, losses) },
+
+    { "store_unacknowledged_total", "counter",
+      "Operations that too few replicas have acknowledged.",
+      offsetof(ngx_idempotency_store_counts_t, unacked) },
+
     { "store_retries_total", "counter",
       "Operations that went on in the background.",
       offsetof(ngx_idempotency_store_counts_t, retries) },

@@ -11,7 +11,7 @@
 #define NGX_IDEMPOTENCY_REDIS_TIMEOUT_DEFAULT  500
 #define NGX_IDEMPOTENCY_REDIS_CONNECTIONS_MAX  64
 #define NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX     4096
-#define NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH     5
+#define NGX_IDEMPOTENCY_REDIS_REPLICAS_MAX     16
 
 
 typedef struct {
@@ -26,6 +26,10 @@ static char *ngx_idempotency_redis_conf_msec(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 static char *ngx_idempotency_redis_conf_number(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
+static char *ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf,
+    ngx_str_t *value, void *field);
+static char *ngx_idempotency_redis_conf_amnesia(ngx_conf_t *cf,
+    ngx_str_t *value, void *field);
 static char *ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 #if (NGX_SSL)
@@ -38,14 +42,6 @@ static char *ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
     ngx_str_t *text);
 static char *ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place);
-#if (NGX_SSL)
-static char *ngx_idempotency_redis_conf_plain(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis);
-static char *ngx_idempotency_redis_conf_tls(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis);
-static char *ngx_idempotency_redis_conf_tls_trust(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis);
-#endif
 
 
 static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
@@ -68,6 +64,26 @@ static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
     { ngx_string("password_file="),
       ngx_idempotency_redis_conf_str,
       offsetof(ngx_idempotency_redis_t, account.password_file),
+      "the name of a file" },
+
+    { ngx_string("replicas="),
+      ngx_idempotency_redis_conf_replicas,
+      0,
+      "a number from 1 to 16, as in \"2\" or \"2:100ms\"" },
+
+    { ngx_string("amnesia="),
+      ngx_idempotency_redis_conf_amnesia,
+      offsetof(ngx_idempotency_redis_t, amnesia),
+      "a time, as in \"30s\"" },
+
+    { ngx_string("sentinel_user="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, sentinel.user),
+      "the name of a user" },
+
+    { ngx_string("sentinel_password_file="),
+      ngx_idempotency_redis_conf_str,
+      offsetof(ngx_idempotency_redis_t, sentinel.password_file),
       "the name of a file" },
 
 #if (NGX_SSL)
@@ -125,7 +141,9 @@ ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
                            "invalid parameter \"%V\" of "
                            "\"idempotency_store\" \"%V\", a Redis store takes "
                            "prefix=, connect_timeout=, timeout=, "
-                           "connections=, password_file="
+                           "connections=, password_file=, replicas=, "
+                           "amnesia=, sentinel_user=, "
+                           "sentinel_password_file="
 #if (NGX_SSL)
                            ", ssl_trusted_certificate=, ssl_certificate=, "
                            "ssl_certificate_key=, ssl_name= and ssl_verify="
@@ -207,6 +225,74 @@ ngx_idempotency_redis_conf_number(ngx_conf_t *cf, ngx_str_t *value,
 }
 
 
+/* N[:TIME]; its offset is that of the whole */
+
+static char *
+ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf, ngx_str_t *value,
+    void *field)
+{
+    u_char     *colon, *last;
+    ngx_int_t   n;
+    ngx_str_t   number, time;
+
+    ngx_idempotency_redis_t *redis = field;
+
+    (void) cf;
+
+    if (redis->replicas) {
+        return "is duplicate";
+    }
+
+    last = value->data + value->len;
+    colon = ngx_strlchr(value->data, last, ':');
+
+    number.data = value->data;
+    number.len = (colon ? colon : last) - value->data;
+
+    n = ngx_atoi(number.data, number.len);
+
+    if (n < 1 || n > NGX_IDEMPOTENCY_REDIS_REPLICAS_MAX) {
+        return NGX_CONF_ERROR;
+    }
+
+    redis->replicas = n;
+
+    if (colon == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    time.data = colon + 1;
+    time.len = last - time.data;
+
+    return ngx_idempotency_redis_conf_msec(cf, &time, &redis->replicas_wait);
+}
+
+
+static char *
+ngx_idempotency_redis_conf_amnesia(ngx_conf_t *cf, ngx_str_t *value,
+    void *field)
+{
+    ngx_int_t    n;
+    ngx_msec_t  *msec = field;
+
+    (void) cf;
+
+    if (*msec != NGX_CONF_UNSET_MSEC) {
+        return "is duplicate";
+    }
+
+    n = ngx_parse_time(value, 0);
+
+    if (n == NGX_ERROR || n > 24 * 3600 * 1000) {
+        return NGX_CONF_ERROR;
+    }
+
+    *msec = (ngx_msec_t) n;
+
+    return NGX_CONF_OK;
+}
+
+
 static char *
 ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value, void *field)
 {
@@ -276,8 +362,33 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
         redis->connections = 1;
     }
 
+    if (redis->replicas_wait == 0) {
+        redis->replicas_wait = ngx_max(redis->timeout / 4, 1);
+    }
+
+    if (redis->replicas && redis->replicas_wait > redis->timeout / 2) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" \"%V\" waits longer for "
+                           "its replicas than half of its \"timeout=\", make "
+                           "the time of \"replicas=\" shorter", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (redis->master.len == 0
+        && (redis->sentinel.user.len || redis->sentinel.password_file.len))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"idempotency_store\" \"%V\" has \"sentinel_\" "
+                           "parameters but no sentinels, use "
+                           "\"redis-sentinel://\" or remove them",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
     if (ngx_idempotency_redis_conf_password(cf, redis, &redis->account)
-        != NGX_CONF_OK)
+        != NGX_CONF_OK
+        || ngx_idempotency_redis_conf_password(cf, redis, &redis->sentinel)
+           != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -295,11 +406,7 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
 
 #if (NGX_SSL)
 
-    if (redis->tls) {
-        return ngx_idempotency_redis_conf_tls(cf, redis);
-    }
-
-    return ngx_idempotency_redis_conf_plain(cf, redis);
+    return ngx_idempotency_redis_conf_tls(cf, redis);
 
 #else
 
@@ -461,130 +568,3 @@ ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
 
     return NGX_CONF_OK;
 }
-
-
-#if (NGX_SSL)
-
-static char *
-ngx_idempotency_redis_conf_plain(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis)
-{
-    if (redis->ssl_name.len
-        || redis->ssl_trusted_certificate.len
-        || redis->ssl_certificate.len
-        || redis->ssl_certificate_key.len
-        || redis->ssl_verify != NGX_CONF_UNSET)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"idempotency_store\" \"%V\" has \"ssl_\" "
-                           "parameters but no TLS, use \"rediss://\" or "
-                           "remove them", &redis->name);
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_idempotency_redis_conf_tls(ngx_conf_t *cf, ngx_idempotency_redis_t *redis)
-{
-    ngx_ssl_t           *ssl;
-    ngx_pool_cleanup_t  *cln;
-
-    if (redis->ssl_verify == NGX_CONF_UNSET) {
-        redis->ssl_verify = 1;
-    }
-
-    if ((redis->ssl_certificate.len == 0)
-        != (redis->ssl_certificate_key.len == 0))
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"idempotency_store\" \"%V\" needs both "
-                           "\"ssl_certificate=\" and "
-                           "\"ssl_certificate_key=\", or none of them",
-                           &redis->name);
-        return NGX_CONF_ERROR;
-    }
-
-    ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
-    if (ssl == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    ssl->log = cf->log;
-
-    cln = ngx_pool_cleanup_add(cf->pool, 0);
-    if (cln == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_ssl_create(ssl, NGX_SSL_TLSv1_2|NGX_SSL_TLSv1_3, NULL)
-        != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    cln->handler = ngx_ssl_cleanup_ctx;
-    cln->data = ssl;
-
-    redis->ssl = ssl;
-
-    if (redis->ssl_certificate.len
-        && ngx_ssl_certificate(cf, ssl, &redis->ssl_certificate,
-                               &redis->ssl_certificate_key, NULL)
-           != NGX_OK)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid \"ssl_certificate=%V\" or "
-                           "\"ssl_certificate_key=%V\" of "
-                           "\"idempotency_store\" \"%V\", they must be a "
-                           "certificate and its key in PEM",
-                           &redis->ssl_certificate,
-                           &redis->ssl_certificate_key, &redis->name);
-        return NGX_CONF_ERROR;
-    }
-
-    if (redis->ssl_verify || redis->ssl_trusted_certificate.len) {
-        return ngx_idempotency_redis_conf_tls_trust(cf, redis);
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_idempotency_redis_conf_tls_trust(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis)
-{
-    if (redis->ssl_trusted_certificate.len == 0) {
-
-        if (SSL_CTX_set_default_verify_paths(redis->ssl->ctx) == 0) {
-            ngx_ssl_error(NGX_LOG_EMERG, cf->log, 0,
-                          "SSL_CTX_set_default_verify_paths() failed");
-            return NGX_CONF_ERROR;
-        }
-
-        SSL_CTX_set_verify_depth(redis->ssl->ctx,
-                                 NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH);
-
-        return NGX_CONF_OK;
-    }
-
-    if (ngx_ssl_trusted_certificate(cf, redis->ssl,
-                                    &redis->ssl_trusted_certificate,
-                                    NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH)
-        != NGX_OK)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid \"ssl_trusted_certificate=%V\" of "
-                           "\"idempotency_store\" \"%V\", it must be a file "
-                           "of CA certificates in PEM",
-                           &redis->ssl_trusted_certificate, &redis->name);
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-#endif

@@ -25,5 +25,11 @@ char *ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
 char *ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis);
 
+#if (NGX_SSL)
+/* TLS as the target and the parameters want it, or none. */
+char *ngx_idempotency_redis_conf_tls(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis);
+#endif
+
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_CONF_H_INCLUDED_ */

@@ -46,6 +46,7 @@ ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
 
     ngx_queue_init(&conn->commands);
     ngx_queue_init(&conn->lost);
+    ngx_queue_init(&conn->held);
 
     ngx_idempotency_redis_conn_event(&conn->timer, conn,
                                      ngx_idempotency_redis_conn_timer);
@@ -81,6 +82,7 @@ void
 ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_ack_drop(conn);
 
     if (conn->deadline.timer_set) {
         ngx_del_timer(&conn->deadline);
@@ -317,6 +319,8 @@ ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
 {
     ngx_queue_t                  *q;
     ngx_idempotency_redis_cmd_t  *cmd;
+
+    ngx_idempotency_redis_ack_drop(conn);
 
     while (!ngx_queue_empty(&conn->commands)) {
         q = ngx_queue_head(&conn->commands);

@@ -20,12 +20,15 @@ typedef struct ngx_idempotency_redis_s           ngx_idempotency_redis_t;
 typedef struct ngx_idempotency_redis_node_s      ngx_idempotency_redis_node_t;
 typedef struct ngx_idempotency_redis_conn_s      ngx_idempotency_redis_conn_t;
 typedef struct ngx_idempotency_redis_cmd_s       ngx_idempotency_redis_cmd_t;
+typedef struct ngx_idempotency_redis_memory_s    ngx_idempotency_redis_memory_t;
 typedef struct ngx_idempotency_redis_topology_s
     ngx_idempotency_redis_topology_t;
 
 typedef void (*ngx_idempotency_redis_handler_pt)(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 typedef void (*ngx_idempotency_redis_ready_pt)(ngx_idempotency_redis_t *redis);
+typedef void (*ngx_idempotency_redis_forgot_pt)(
+    ngx_idempotency_redis_t *redis, const char *how);
 
 
 typedef enum {
@@ -44,7 +47,9 @@ typedef enum {
  * and cmd->error says why; the reply is freed after the handler returns.
  * cmd->handler may be set to NULL: nobody waits any more.  Without a reply,
  * cmd->sent tells whether a server may have seen the command: 0 means that
- * it was never executed.
+ * it was never executed.  With cmd->wait, and "replicas" configured, the
+ * handler is called when these have the command too, or their time is over:
+ * cmd->acks tells how many have it.
  */
 
 struct ngx_idempotency_redis_cmd_s {
@@ -59,6 +64,9 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_idempotency_redis_error_e       error;
     uint64_t                            end;     /* in the bytes to send */
     ngx_uint_t                          moves;   /* from server to server */
+    ngx_idempotency_redis_reply_t      *reply;   /* until replicas have it */
+    ngx_uint_t                          acks;    /* of replicas */
+    unsigned                            wait:1;  /* for these */
     unsigned                            sent:1;
     unsigned                            skip:1;  /* a reply comes before */
 };
@@ -90,15 +98,24 @@ typedef struct {
 struct ngx_idempotency_redis_s {
     ngx_str_t                           name;        /* of the store */
 
+    ngx_str_t                           prefix;      /* of all its keys */
+
     ngx_idempotency_redis_topology_t   *topology;
     ngx_array_t                         places;      /* of its target */
 
+    ngx_str_t                           master;      /* as sentinels call it */
+
     ngx_idempotency_redis_account_t     account;
+    ngx_idempotency_redis_account_t     sentinel;    /* for the sentinels */
     ngx_uint_t                          database;
 
     ngx_msec_t                          connect_timeout;
     ngx_msec_t                          timeout;
     ngx_uint_t                          connections;
+
+    ngx_uint_t                          replicas;    /* to acknowledge */
+    ngx_msec_t                          replicas_wait;
+    ngx_msec_t                          amnesia;     /* no new claims for */
 
     ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
     ngx_msec_t                          resolver_timeout;
@@ -117,9 +134,17 @@ struct ngx_idempotency_redis_s {
      * from within send */
 
     ngx_idempotency_redis_ready_pt      ready;
+
+    /* what was acknowledged may be gone; before anything else is sent to the
+     * server that has lost it, if that can be */
+
+    ngx_idempotency_redis_forgot_pt     forgot;
     void                               *data;
 
     /* of this worker */
+
+    u_char                              id[8];       /* set before start */
+    ngx_idempotency_redis_memory_t     *memory;
 
     ngx_queue_t                         nodes;
     ngx_queue_t                         gone;        /* nodes to be freed */

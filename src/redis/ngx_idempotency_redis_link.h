@@ -17,6 +17,10 @@
 /* commands of a login */
 #define NGX_IDEMPOTENCY_REDIS_STEPS          8
 
+/* a node's name in a cluster, and how many replicas are remembered */
+#define NGX_IDEMPOTENCY_REDIS_ID             40
+#define NGX_IDEMPOTENCY_REDIS_REPLICAS       8
+
 /* kept by an output buffer that is empty */
 #define NGX_IDEMPOTENCY_REDIS_KEEP           65536
 
@@ -28,6 +32,7 @@
 #define NGX_IDEMPOTENCY_REDIS_SAID_PROTOCOL  0x0010
 #define NGX_IDEMPOTENCY_REDIS_SAID_CLOSED    0x0020
 #define NGX_IDEMPOTENCY_REDIS_SAID_LOST      0x0040
+#define NGX_IDEMPOTENCY_REDIS_SAID_ROLE      0x0080
 /* and, from here on, a bit for each error that Redis has a name for */
 #define NGX_IDEMPOTENCY_REDIS_SAID_REFUSED   0x0100
 
@@ -63,6 +68,37 @@ typedef struct {
 } ngx_idempotency_redis_bytes_t;
 
 
+/* see memory */
+
+typedef struct {
+    ngx_queue_t                         queue;
+    ngx_idempotency_redis_t            *redis;
+    ngx_uint_t                          n;           /* of its name */
+    ngx_str_t                           name;
+    uint64_t                            seen;        /* was acknowledged */
+    ngx_msec_t                          lost_at;
+
+    ngx_idempotency_redis_cmd_t         tick;
+    ngx_str_t                           args[2];
+    uint64_t                            before;      /* seen when it was */
+    ngx_msec_t                          sent;
+
+    ngx_idempotency_redis_cmd_t         keep;
+    ngx_str_t                           keep_args[3];
+
+    unsigned                            ticking:1;
+    unsigned                            keeping:1;
+    unsigned                            lost:1;
+} ngx_idempotency_redis_counter_t;
+
+
+struct ngx_idempotency_redis_memory_s {
+    ngx_queue_t                         counters;
+    ngx_event_t                         timer;
+    unsigned                            warned:1;
+};
+
+
 /*
  * What a server is to us.  SERVER has records; a sentinel is asked on one
  * connection and listened to on another, which can do nothing else.
@@ -91,7 +127,19 @@ struct ngx_idempotency_redis_node_s {
 
     ngx_uint_t                          failures;    /* of this outage */
     ngx_uint_t                          said;        /* what the log knows */
+
+    ngx_idempotency_redis_counter_t    *counter;     /* NULL: none */
+
+    /* in a cluster */
+
+    u_char                              replicas
+                                            [NGX_IDEMPOTENCY_REDIS_REPLICAS]
+                                            [NGX_IDEMPOTENCY_REDIS_ID];
+    ngx_uint_t                          nreplicas;
+    ngx_msec_t                          used;
+
     unsigned                            warned:1;
+    unsigned                            master:1;    /* has slots */
 };
 
 
@@ -113,18 +161,24 @@ struct ngx_idempotency_redis_topology_s {
 
     /*
      * A server answers.  NGX_OK: the command is taken care of, it was sent
-     * elsewhere or waits; NGX_DECLINED: this is the reply.
+     * elsewhere or waits; NGX_DECLINED: this is the reply.  "cmd" is NULL
+     * for what was not asked for.
      */
     ngx_int_t                         (*reply)(
                                          ngx_idempotency_redis_conn_t *conn,
                                          ngx_idempotency_redis_cmd_t *cmd,
                                          ngx_idempotency_redis_reply_t *reply);
 
-    /* a connection is ready; is lost, or could not be made */
+    /*
+     * A connection is ready; is lost, or could not be made.  The latter may
+     * be called from within send.
+     */
     void                              (*ready)(
                                          ngx_idempotency_redis_node_t *node);
     void                              (*lost)(
                                          ngx_idempotency_redis_node_t *node);
+
+    unsigned                            role:1;      /* must say "master" */
 };
 
 
@@ -149,6 +203,9 @@ struct ngx_idempotency_redis_conn_s {
     ngx_resolver_ctx_t                 *resolving;
 
     ngx_idempotency_redis_bytes_t       hello;
+    ngx_idempotency_redis_counter_t    *counter;
+    uint64_t                            before;      /* what it had */
+    ngx_msec_t                          greeted;
     u_char                             *steps[NGX_IDEMPOTENCY_REDIS_STEPS];
     ngx_uint_t                          nsteps;      /* of the login */
     ngx_uint_t                          answered;    /* of these */
@@ -163,6 +220,12 @@ struct ngx_idempotency_redis_conn_s {
     ngx_event_t                         flush;
     ngx_event_t                         deadline;    /* of the first command */
 
+    /* see ack */
+
+    ngx_queue_t                         held;        /* have a reply */
+    ngx_idempotency_redis_cmd_t         ack;
+    uint64_t                            batch;       /* may be written */
+
     ngx_idempotency_redis_reader_t     *reader;
     u_char                             *in;
 
@@ -174,6 +237,8 @@ struct ngx_idempotency_redis_conn_s {
 
     unsigned                            dialed:1;
     unsigned                            refuses:1;   /* until it is ready */
+    unsigned                            unacked:1;   /* since the last WAIT */
+    unsigned                            acking:1;    /* WAIT is sent */
 };
 
 
@@ -193,6 +258,11 @@ void ngx_idempotency_redis_changed(ngx_idempotency_redis_t *redis);
 ngx_idempotency_redis_node_t *ngx_idempotency_redis_node_create(
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place,
     ngx_idempotency_redis_kind_e kind);
+/* A server that another one told of, as text. */
+ngx_idempotency_redis_node_t *ngx_idempotency_redis_node_told(
+    ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);
+ngx_uint_t ngx_idempotency_redis_node_is_at(
+    ngx_idempotency_redis_node_t *node, ngx_str_t *host, in_port_t port);
 void ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node);
 /* NGX_AGAIN, or NGX_ERROR if it cannot be reached. */
 ngx_int_t ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
@@ -254,6 +324,40 @@ void ngx_idempotency_redis_pipe_flush(ngx_event_t *ev);
 void ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev);
 void ngx_idempotency_redis_pipe_clear(ngx_idempotency_redis_bytes_t *bytes,
     size_t keep);
+
+
+/* ack: replicas */
+
+/* Decides what may be written now, with a WAIT behind it if need be. */
+ngx_int_t ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn);
+/* The reply is the command's, and is kept until the WAIT is answered. */
+void ngx_idempotency_redis_ack_hold(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+void ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply);
+void ngx_idempotency_redis_ack_drop(ngx_idempotency_redis_conn_t *conn);
+
+
+/* memory: whether a server has forgotten */
+
+ngx_int_t ngx_idempotency_redis_memory_start(ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_memory_stop(ngx_idempotency_redis_t *redis);
+/* The name of a counter, with room for this many bytes at most. */
+#define ngx_idempotency_redis_memory_len(redis)                               \
+    ((redis)->prefix.len + sizeof("counter::") + 16 + NGX_INT_T_LEN)
+void ngx_idempotency_redis_memory_name(ngx_idempotency_redis_t *redis,
+    ngx_uint_t n, ngx_str_t *name);
+/* The node carries this counter from now on. */
+void ngx_idempotency_redis_memory_count(ngx_idempotency_redis_node_t *node,
+    ngx_uint_t n);
+/*
+ * The counter was advanced, "before" was known when that was sent.  "sure":
+ * the new value must not get lost.
+ */
+void ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_counter_t *counter,
+    ngx_idempotency_redis_reply_t *reply, uint64_t before, ngx_msec_t sent,
+    ngx_uint_t sure);
 
 
 /* report: one line for each kind of failure in an outage */

@@ -19,6 +19,8 @@ static ngx_int_t ngx_idempotency_redis_login_hello(
     ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_login_say(
     ngx_idempotency_redis_conn_t *conn, ngx_str_t *args, ngx_uint_t n);
+static ngx_int_t ngx_idempotency_redis_login_role(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_login_refused(
     ngx_idempotency_redis_conn_t *conn, u_char *step, ngx_str_t *text);
 
@@ -72,12 +74,13 @@ ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
 {
     u_char                            db[NGX_INT_T_LEN];
     ngx_str_t                         args[3];
-    ngx_uint_t                        n;
+    ngx_uint_t                        n, server;
     ngx_idempotency_redis_account_t  *account;
 
     conn->nsteps = 0;
 
-    account = &conn->redis->account;
+    server = (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER);
+    account = server ? &conn->redis->account : &conn->redis->sentinel;
 
     if (account->password.len || account->user.len) {
         n = 0;
@@ -96,7 +99,7 @@ ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
         }
     }
 
-    if (conn->redis->database) {
+    if (server && conn->redis->database) {
         ngx_str_set(&args[0], "SELECT");
         args[1].data = db;
         args[1].len = ngx_sprintf(db, "%ui", conn->redis->database) - db;
@@ -106,9 +109,40 @@ ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
         }
     }
 
+    if (server && conn->redis->topology->role) {
+        ngx_str_set(&args[0], "ROLE");
+
+        if (ngx_idempotency_redis_login_say(conn, args, 1) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
     ngx_str_set(&args[0], "PING");
 
-    return ngx_idempotency_redis_login_say(conn, args, 1);
+    if (ngx_idempotency_redis_login_say(conn, args, 1) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    conn->counter = conn->node->counter;
+
+    if (conn->counter) {
+        conn->before = conn->counter->seen;
+        conn->greeted = ngx_current_msec;
+
+        ngx_str_set(&args[0], "INCR");
+        args[1] = conn->counter->name;
+
+        return ngx_idempotency_redis_login_say(conn, args, 2);
+    }
+
+    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD) {
+        ngx_str_set(&args[0], "SUBSCRIBE");
+        ngx_str_set(&args[1], "+switch-master");
+
+        return ngx_idempotency_redis_login_say(conn, args, 2);
+    }
+
+    return NGX_OK;
 }
 
 
@@ -143,7 +177,15 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
     step = conn->steps[conn->answered++];
 
-    if (ngx_idempotency_redis_reply_type(reply)
+    if (step[0] == 'I') {
+
+        /* whatever it says: if it has forgotten, that is known now */
+
+        ngx_idempotency_redis_memory_told(conn->redis, conn->counter, reply,
+                                          conn->before, conn->greeted,
+                                          conn->redis->replicas == 0);
+
+    } else if (ngx_idempotency_redis_reply_type(reply)
         == NGX_IDEMPOTENCY_REDIS_ERROR)
     {
         ngx_idempotency_redis_reply_string(reply, &text);
@@ -159,9 +201,46 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
         }
     }
 
+    if (step[0] == 'R'
+        && ngx_idempotency_redis_login_role(conn, reply) != NGX_OK)
+    {
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
+    }
+
     if (conn->answered == conn->nsteps) {
         ngx_idempotency_redis_conn_ready(conn);
     }
+}
+
+
+/* whoever named it: only a master that says so is written to */
+
+static ngx_int_t
+ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                       role;
+    ngx_idempotency_redis_reply_t  *element;
+
+    ngx_str_null(&role);
+
+    element = ngx_idempotency_redis_reply_element(reply, 0);
+
+    if (element) {
+        ngx_idempotency_redis_reply_string(element, &role);
+    }
+
+    if (role.len == sizeof("master") - 1
+        && ngx_strncmp(role.data, "master", role.len) == 0)
+    {
+        return NGX_OK;
+    }
+
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_SAID_ROLE, 0,
+                                 "is not the master");
+
+    return NGX_ERROR;
 }
 
 

@@ -11,6 +11,8 @@ static ngx_int_t ngx_idempotency_redis_node_place(
     ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_place_t *place);
 static ngx_int_t ngx_idempotency_redis_node_copy(ngx_pool_t *pool,
     ngx_str_t *from, ngx_str_t *to);
+static ngx_int_t ngx_idempotency_redis_node_addr(ngx_str_t *host,
+    in_port_t port, ngx_sockaddr_t *sockaddr, ngx_addr_t *addr);
 static ngx_idempotency_redis_conn_t *ngx_idempotency_redis_node_pick(
     ngx_idempotency_redis_node_t *node);
 
@@ -145,6 +147,121 @@ ngx_idempotency_redis_node_copy(ngx_pool_t *pool, ngx_str_t *from,
     to->data[from->len] = '\0';
 
     return NGX_OK;
+}
+
+
+ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_node_told(ngx_idempotency_redis_t *redis,
+    ngx_str_t *host, in_port_t port)
+{
+    u_char                         text[NGX_SOCKADDR_STRLEN];
+    ngx_addr_t                     addr;
+    ngx_sockaddr_t                 sockaddr;
+    ngx_idempotency_redis_place_t  place;
+
+    ngx_memzero(&place, sizeof(ngx_idempotency_redis_place_t));
+
+    place.host = *host;
+    place.port = port;
+
+    addr.name.data = text;
+
+    if (ngx_idempotency_redis_node_addr(host, port, &sockaddr, &addr)
+        == NGX_OK)
+    {
+        place.addrs = &addr;
+        place.naddrs = 1;
+
+    } else {
+        place.named = 1;
+    }
+
+    return ngx_idempotency_redis_node_create(redis, &place,
+                                             NGX_IDEMPOTENCY_REDIS_SERVER);
+}
+
+
+/* NGX_DECLINED: this is a name */
+
+static ngx_int_t
+ngx_idempotency_redis_node_addr(ngx_str_t *host, in_port_t port,
+    ngx_sockaddr_t *sockaddr, ngx_addr_t *addr)
+{
+    in_addr_t  inaddr;
+
+    ngx_memzero(sockaddr, sizeof(ngx_sockaddr_t));
+
+    inaddr = ngx_inet_addr(host->data, host->len);
+
+    if (inaddr != INADDR_NONE) {
+        sockaddr->sockaddr_in.sin_family = AF_INET;
+        sockaddr->sockaddr_in.sin_addr.s_addr = inaddr;
+        addr->socklen = sizeof(struct sockaddr_in);
+
+#if (NGX_HAVE_INET6)
+    } else if (ngx_inet6_addr(host->data, host->len,
+                              sockaddr->sockaddr_in6.sin6_addr.s6_addr)
+               == NGX_OK)
+    {
+        sockaddr->sockaddr_in6.sin6_family = AF_INET6;
+        addr->socklen = sizeof(struct sockaddr_in6);
+#endif
+
+    } else {
+        return NGX_DECLINED;
+    }
+
+    addr->sockaddr = &sockaddr->sockaddr;
+
+    ngx_inet_set_port(addr->sockaddr, port);
+
+    if (addr->name.data) {
+        addr->name.len = ngx_sock_ntop(addr->sockaddr, addr->socklen,
+                                       addr->name.data, NGX_SOCKADDR_STRLEN,
+                                       1);
+    }
+
+    return NGX_OK;
+}
+
+
+/* by its address too: a target may name what a server knows by address */
+
+ngx_uint_t
+ngx_idempotency_redis_node_is_at(ngx_idempotency_redis_node_t *node,
+    ngx_str_t *host, in_port_t port)
+{
+    ngx_uint_t      i;
+    ngx_addr_t      addr, *known;
+    ngx_sockaddr_t  sockaddr;
+
+    if (node->place.port == port
+        && node->place.host.len == host->len
+        && ngx_strncmp(node->place.host.data, host->data, host->len) == 0)
+    {
+        return 1;
+    }
+
+    addr.name.data = NULL;
+
+    if (ngx_idempotency_redis_node_addr(host, port, &sockaddr, &addr)
+        != NGX_OK)
+    {
+        return 0;
+    }
+
+    known = node->place.addrs;
+
+    for (i = 0; i < node->place.naddrs; i++) {
+        if (ngx_cmp_sockaddr(known[i].sockaddr, known[i].socklen,
+                             addr.sockaddr, addr.socklen, 1)
+            == NGX_OK)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

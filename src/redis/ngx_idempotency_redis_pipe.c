@@ -38,6 +38,22 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
 {
     ngx_event_t  *ev;
 
+    static u_char  asking[] = "*1" CRLF "$6" CRLF "ASKING" CRLF;
+
+    if (cmd->skip) {
+
+        /* it has a reply of its own, which is skipped */
+
+        if (ngx_idempotency_redis_pipe_append(&conn->out, asking,
+                                              sizeof(asking) - 1)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        conn->appended += sizeof(asking) - 1;
+    }
+
     if (ngx_idempotency_redis_pipe_append(&conn->out, bytes->data, bytes->len)
         != NGX_OK)
     {
@@ -54,13 +70,17 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     ngx_queue_insert_tail(&conn->commands, &cmd->queue);
     conn->ncommands++;
 
+    if (cmd->wait && conn->redis->replicas) {
+        conn->unacked = 1;
+    }
+
     /*
      * the timer is not moved for each command: it may go off earlier than
      * needed, and then looks; it holds an exiting worker while somebody waits
      */
 
     ev = &conn->deadline;
-    ev->cancelable = 0;
+    ev->cancelable = (conn->node->kind != NGX_IDEMPOTENCY_REDIS_SERVER);
 
     if (!ev->timer_set) {
         ngx_add_timer(ev, conn->redis->timeout);
@@ -184,6 +204,7 @@ ngx_idempotency_redis_pipe_write_handler(ngx_event_t *wev)
 static void
 ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
 {
+    size_t                          len;
     ssize_t                         n;
     ngx_event_t                    *wev;
     ngx_connection_t               *c;
@@ -197,9 +218,26 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
     bytes = (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) ? &conn->hello
                                                          : &conn->out;
 
+    if (bytes == &conn->out && conn->redis->replicas
+        && ngx_idempotency_redis_ack_batch(conn) != NGX_OK)
+    {
+        ngx_idempotency_redis_pipe_closed(conn, 0);
+        return;
+    }
+
     while (bytes->pos < bytes->last && wev->ready) {
 
-        n = c->send(c, bytes->pos, bytes->last - bytes->pos);
+        len = bytes->last - bytes->pos;
+
+        if (bytes == &conn->out && conn->redis->replicas) {
+            len = (size_t) ngx_min(len, conn->batch - conn->written);
+
+            if (len == 0) {
+                break;
+            }
+        }
+
+        n = c->send(c, bytes->pos, len);
 
         if (n == NGX_ERROR) {
             ngx_idempotency_redis_pipe_closed(conn, 0);
@@ -317,6 +355,13 @@ ngx_idempotency_redis_pipe_read(ngx_idempotency_redis_conn_t *conn)
 
         rc = ngx_idempotency_redis_pipe_reply(conn, reply);
 
+        if (rc == NGX_DONE) {
+
+            /* it is not ours any more */
+
+            continue;
+        }
+
         ngx_idempotency_redis_reply_free(reply);
 
         if (generation != conn->generation) {
@@ -332,6 +377,8 @@ ngx_idempotency_redis_pipe_read(ngx_idempotency_redis_conn_t *conn)
 }
 
 
+/* NGX_OK, NGX_DONE if the reply was kept, NGX_ERROR if nobody wants it */
+
 static ngx_int_t
 ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
@@ -342,6 +389,10 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     if (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) {
         ngx_idempotency_redis_login_reply(conn, reply);
         return NGX_OK;
+    }
+
+    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD) {
+        return conn->redis->topology->reply(conn, NULL, reply);
     }
 
     if (ngx_queue_empty(&conn->commands)) {
@@ -373,8 +424,21 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
 
     cmd->sent = 1;
 
+    if (cmd == &conn->ack) {
+        ngx_idempotency_redis_ack_told(conn, reply);
+        return NGX_OK;
+    }
+
     if (conn->redis->topology->reply(conn, cmd, reply) == NGX_OK) {
         return NGX_OK;
+    }
+
+    if (cmd->wait && conn->redis->replicas
+        && ngx_idempotency_redis_reply_type(reply)
+           != NGX_IDEMPOTENCY_REDIS_ERROR)
+    {
+        ngx_idempotency_redis_ack_hold(conn, cmd, reply);
+        return NGX_DONE;
     }
 
     if (cmd->handler) {

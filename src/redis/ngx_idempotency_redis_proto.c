@@ -493,6 +493,22 @@ ngx_idempotency_redis_reply_string(ngx_idempotency_redis_reply_t *reply,
 }
 
 
+ngx_uint_t
+ngx_idempotency_redis_reply_is_error(ngx_idempotency_redis_reply_t *reply,
+    const char *word)
+{
+    size_t       len;
+    redisReply  *object;
+
+    object = (redisReply *) reply;
+    len = ngx_strlen(word);
+
+    return object->type == REDIS_REPLY_ERROR
+           && (size_t) object->len >= len
+           && ngx_strncmp(object->str, word, len) == 0;
+}
+
+
 int64_t
 ngx_idempotency_redis_reply_integer(ngx_idempotency_redis_reply_t *reply)
 {

@@ -60,6 +60,9 @@ ngx_idempotency_redis_type_e ngx_idempotency_redis_reply_type(
 /* status, error and string: the bytes, else empty */
 void ngx_idempotency_redis_reply_string(ngx_idempotency_redis_reply_t *reply,
     ngx_str_t *s);
+/* is it an error that begins with this word? */
+ngx_uint_t ngx_idempotency_redis_reply_is_error(
+    ngx_idempotency_redis_reply_t *reply, const char *word);
 int64_t ngx_idempotency_redis_reply_integer(
     ngx_idempotency_redis_reply_t *reply);
 ngx_uint_t ngx_idempotency_redis_reply_elements(

@@ -37,7 +37,8 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_single = {
     ngx_idempotency_redis_single_pick,
     ngx_idempotency_redis_single_reply,
     ngx_idempotency_redis_single_ready,
-    ngx_idempotency_redis_single_lost
+    ngx_idempotency_redis_single_lost,
+    0
 };
 
 
@@ -63,7 +64,9 @@ ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
     ev->data = &redis->dummy;
     ev->log = ngx_cycle->log;
 
-    if (redis->topology->start(redis) != NGX_OK) {
+    if (ngx_idempotency_redis_memory_start(redis) != NGX_OK
+        || redis->topology->start(redis) != NGX_OK)
+    {
         ngx_idempotency_redis_stop(redis);
         return NGX_ERROR;
     }
@@ -97,6 +100,8 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
         ngx_idempotency_redis_node_free(
                     ngx_queue_data(q, ngx_idempotency_redis_node_t, queue));
     }
+
+    ngx_idempotency_redis_memory_stop(redis);
 }
 
 
@@ -153,6 +158,7 @@ ngx_idempotency_redis_wait(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_cmd_t *cmd)
 {
     cmd->sent = 0;
+    cmd->skip = 0;
 
     ngx_queue_insert_tail(&redis->waiting, &cmd->queue);
 
@@ -166,11 +172,17 @@ ngx_idempotency_redis_wait(ngx_idempotency_redis_t *redis,
 void
 ngx_idempotency_redis_changed(ngx_idempotency_redis_t *redis)
 {
-    if (!ngx_queue_empty(&redis->waiting)
-        || !ngx_queue_empty(&redis->gone))
+    if (ngx_queue_empty(&redis->waiting)
+        && ngx_queue_empty(&redis->gone))
     {
-        ngx_add_timer(&redis->again, 1);
+        return;
     }
+
+    /* nobody waits for what is only to be freed */
+
+    redis->again.cancelable = ngx_queue_empty(&redis->waiting);
+
+    ngx_add_timer(&redis->again, 1);
 }
 
 
@@ -331,6 +343,7 @@ ngx_idempotency_redis_single_start(ngx_idempotency_redis_t *redis)
         return NGX_ERROR;
     }
 
+    ngx_idempotency_redis_memory_count(node, 0);
     ngx_idempotency_redis_node_dial(node);
 
     return NGX_OK;

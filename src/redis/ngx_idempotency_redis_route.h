@@ -12,6 +12,8 @@
 
 
 extern ngx_idempotency_redis_topology_t  ngx_idempotency_redis_single;
+extern ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel;
+extern ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster;
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_ROUTE_H_INCLUDED_ */

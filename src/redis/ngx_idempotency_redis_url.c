@@ -8,30 +8,27 @@
 #include "ngx_idempotency_redis_route.h"
 
 
-#define NGX_IDEMPOTENCY_REDIS_PORT          6379
-#define NGX_IDEMPOTENCY_REDIS_DATABASE_MAX  65535
-
-
-typedef enum {
-    NGX_IDEMPOTENCY_REDIS_SCHEME_TCP = 0,
-    NGX_IDEMPOTENCY_REDIS_SCHEME_TLS,
-    NGX_IDEMPOTENCY_REDIS_SCHEME_UNIX,
-    NGX_IDEMPOTENCY_REDIS_SCHEME_LATER
-} ngx_idempotency_redis_scheme_e;
+#define NGX_IDEMPOTENCY_REDIS_PORT           6379
+#define NGX_IDEMPOTENCY_REDIS_SENTINEL_PORT  26379
+#define NGX_IDEMPOTENCY_REDIS_DATABASE_MAX   65535
 
 
 typedef struct {
-    ngx_str_t                        name;
-    ngx_idempotency_redis_scheme_e   kind;
+    ngx_str_t                          name;
+    ngx_idempotency_redis_topology_t  *topology;
+    ngx_uint_t                         port;    /* 0: unix socket */
+    ngx_uint_t                         tls;
 } ngx_idempotency_redis_scheme_t;
 
 
 static char *ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
+    ngx_idempotency_redis_t *redis, ngx_uint_t port);
+static char *ngx_idempotency_redis_url_path(ngx_conf_t *cf, ngx_str_t *path,
     ngx_idempotency_redis_t *redis);
 static ngx_idempotency_redis_place_t *ngx_idempotency_redis_url_place(
     ngx_conf_t *cf, ngx_idempotency_redis_t *redis);
 static char *ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
-    ngx_idempotency_redis_t *redis);
+    ngx_idempotency_redis_t *redis, ngx_uint_t default_port);
 static char *ngx_idempotency_redis_url_login(ngx_conf_t *cf, ngx_str_t *info,
     ngx_idempotency_redis_t *redis);
 static char *ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
@@ -44,15 +41,21 @@ static ngx_int_t ngx_idempotency_redis_url_decode(ngx_pool_t *pool,
 
 static ngx_idempotency_redis_scheme_t  ngx_idempotency_redis_schemes[] = {
 
-    { ngx_string("redis://"), NGX_IDEMPOTENCY_REDIS_SCHEME_TCP },
-    { ngx_string("rediss://"), NGX_IDEMPOTENCY_REDIS_SCHEME_TLS },
-    { ngx_string("redis+unix://"), NGX_IDEMPOTENCY_REDIS_SCHEME_UNIX },
-    { ngx_string("redis-sentinel://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
-    { ngx_string("rediss-sentinel://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
-    { ngx_string("redis-cluster://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
-    { ngx_string("rediss-cluster://"), NGX_IDEMPOTENCY_REDIS_SCHEME_LATER },
+    { ngx_string("redis://"), &ngx_idempotency_redis_single,
+      NGX_IDEMPOTENCY_REDIS_PORT, 0 },
+    { ngx_string("rediss://"), &ngx_idempotency_redis_single,
+      NGX_IDEMPOTENCY_REDIS_PORT, 1 },
+    { ngx_string("redis+unix://"), &ngx_idempotency_redis_single, 0, 0 },
+    { ngx_string("redis-sentinel://"), &ngx_idempotency_redis_sentinel,
+      NGX_IDEMPOTENCY_REDIS_SENTINEL_PORT, 0 },
+    { ngx_string("rediss-sentinel://"), &ngx_idempotency_redis_sentinel,
+      NGX_IDEMPOTENCY_REDIS_SENTINEL_PORT, 1 },
+    { ngx_string("redis-cluster://"), &ngx_idempotency_redis_cluster,
+      NGX_IDEMPOTENCY_REDIS_PORT, 0 },
+    { ngx_string("rediss-cluster://"), &ngx_idempotency_redis_cluster,
+      NGX_IDEMPOTENCY_REDIS_PORT, 1 },
 
-    { ngx_null_string, NGX_IDEMPOTENCY_REDIS_SCHEME_LATER }
+    { ngx_null_string, NULL, 0, 0 }
 };
 
 
@@ -79,80 +82,62 @@ ngx_idempotency_redis_conf_target(ngx_conf_t *cf, ngx_str_t *url,
 
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid target of \"idempotency_store\" \"%V\", "
-                           "it must begin with \"redis://\", \"rediss://\" "
-                           "or \"redis+unix://\"", &redis->name);
+                           "it must begin with \"redis://\", \"rediss://\", "
+                           "\"redis+unix://\", \"redis-sentinel://\", "
+                           "\"rediss-sentinel://\", \"redis-cluster://\" or "
+                           "\"rediss-cluster://\"", &redis->name);
         return NGX_CONF_ERROR;
     }
 
     rest.data = url->data + scheme->name.len;
     rest.len = url->len - scheme->name.len;
 
-    redis->topology = &ngx_idempotency_redis_single;
+    redis->topology = scheme->topology;
+    redis->tls = scheme->tls;
+    redis->amnesia = NGX_CONF_UNSET_MSEC;
 
 #if (NGX_SSL)
     redis->ssl_verify = NGX_CONF_UNSET;
-#endif
-
-    switch (scheme->kind) {
-
-    case NGX_IDEMPOTENCY_REDIS_SCHEME_UNIX:
-        return ngx_idempotency_redis_url_unix(cf, &rest, redis);
-
-    case NGX_IDEMPOTENCY_REDIS_SCHEME_LATER:
+#else
+    if (redis->tls) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "the target \"%V\" of \"idempotency_store\" "
-                           "\"%V\" is not supported by this version, use "
-                           "\"redis://\", \"rediss://\" or "
-                           "\"redis+unix://\"", &scheme->name, &redis->name);
-        return NGX_CONF_ERROR;
-
-    case NGX_IDEMPOTENCY_REDIS_SCHEME_TLS:
-#if !(NGX_SSL)
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "the target \"rediss://\" of "
-                           "\"idempotency_store\" \"%V\" needs nginx with "
-                           "TLS, build it with --with-http_ssl_module",
+                           "\"%V\" needs nginx with TLS, build it with "
+                           "--with-http_ssl_module", &scheme->name,
                            &redis->name);
         return NGX_CONF_ERROR;
+    }
 #endif
-        redis->tls = 1;
-        break;
 
-    default: /* NGX_IDEMPOTENCY_REDIS_SCHEME_TCP */
-        break;
+    if (scheme->port == 0) {
+        return ngx_idempotency_redis_url_unix(cf, &rest, redis);
     }
 
-    return ngx_idempotency_redis_url_inet(cf, &rest, redis);
+    return ngx_idempotency_redis_url_inet(cf, &rest, redis, scheme->port);
 }
 
 
-/* [user[:password]@]host[:port][/db] */
+/* [user[:password]@]host[:port][,...][/path] */
 
 static char *
 ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
-    ngx_idempotency_redis_t *redis)
+    ngx_idempotency_redis_t *redis, ngx_uint_t port)
 {
-    u_char     *p, *last, *slash, *at;
+    u_char     *p, *last, *at;
     ngx_str_t   part;
 
     last = rest->data + rest->len;
 
-    slash = ngx_strlchr(rest->data, last, '/');
+    p = ngx_strlchr(rest->data, last, '/');
 
-    if (slash) {
-        part.data = slash + 1;
-        part.len = last - part.data;
+    part.data = p ? p + 1 : last;
+    part.len = last - part.data;
 
-        if (part.len
-            && ngx_idempotency_redis_url_database(cf, &part, redis)
-               != NGX_CONF_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
-
-        last = slash;
+    if (ngx_idempotency_redis_url_path(cf, &part, redis) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
 
+    last = p ? p : last;
     at = NULL;
 
     for (p = rest->data; p < last; p++) {
@@ -175,9 +160,77 @@ ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
         part.data = at + 1;
     }
 
-    part.len = last - part.data;
+    for ( ;; ) {
 
-    return ngx_idempotency_redis_url_host(cf, &part, redis);
+        /* one server has no list */
+
+        p = (redis->topology == &ngx_idempotency_redis_single)
+            ? NULL : ngx_strlchr(part.data, last, ',');
+
+        part.len = (p ? p : last) - part.data;
+
+        if (ngx_idempotency_redis_url_host(cf, &part, redis, port)
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        if (p == NULL) {
+            return NGX_CONF_OK;
+        }
+
+        part.data = p + 1;
+    }
+}
+
+
+/* what follows the first slash: [db], master[/db], nothing */
+
+static char *
+ngx_idempotency_redis_url_path(ngx_conf_t *cf, ngx_str_t *path,
+    ngx_idempotency_redis_t *redis)
+{
+    u_char     *slash, *last;
+    ngx_str_t   part;
+
+    part = *path;
+
+    if (redis->topology == &ngx_idempotency_redis_sentinel) {
+        last = path->data + path->len;
+        slash = ngx_strlchr(path->data, last, '/');
+
+        part.len = (slash ? slash : last) - path->data;
+
+        if (part.len == 0
+            || ngx_idempotency_redis_url_decode(cf->pool, &part,
+                                                &redis->master)
+               != NGX_OK)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "no name of a master in the target of "
+                               "\"idempotency_store\" \"%V\", write it as "
+                               "in \"redis-sentinel://host1:26379,"
+                               "host2:26379/mymaster\"", &redis->name);
+            return NGX_CONF_ERROR;
+        }
+
+        part.data = slash ? slash + 1 : last;
+        part.len = last - part.data;
+    }
+
+    if (part.len == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (redis->topology == &ngx_idempotency_redis_cluster) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the target of \"idempotency_store\" \"%V\" has a "
+                           "database, but a cluster has only one, remove it",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_idempotency_redis_url_database(cf, &part, redis);
 }
 
 
@@ -208,7 +261,7 @@ ngx_idempotency_redis_url_place(ngx_conf_t *cf,
 
 static char *
 ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
-    ngx_idempotency_redis_t *redis)
+    ngx_idempotency_redis_t *redis, ngx_uint_t default_port)
 {
     u_char                         *p, *last, *port;
     ngx_int_t                       n;
@@ -241,7 +294,7 @@ ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
         place->host.len = port - place->host.data;
     }
 
-    place->port = NGX_IDEMPOTENCY_REDIS_PORT;
+    place->port = (in_port_t) default_port;
 
     if (port < last) {
 

@@ -15,7 +15,7 @@
 /* the last bucket has no bound */
 #define NGX_IDEMPOTENCY_LATENCIES  14
 
-#define NGX_IDEMPOTENCY_ERRORS     8
+#define NGX_IDEMPOTENCY_ERRORS     9
 
 
 typedef struct {
@@ -34,6 +34,8 @@ typedef struct {
     ngx_atomic_t                    waiting;     /* duplicates, now */
     ngx_atomic_t                    connections; /* ready, now */
     ngx_atomic_t                    reconnects;
+    ngx_atomic_t                    losses;      /* of memory, noticed */
+    ngx_atomic_t                    unacked;     /* too few replicas */
     ngx_atomic_t                    retries;     /* in the background */
     ngx_atomic_t                    retrying;    /* operations, now */
 } ngx_idempotency_store_counts_t;

@@ -5,6 +5,7 @@
 
 
 #include "ngx_idempotency_redis.h"
+#include "ngx_idempotency_random.h"
 #include "ngx_idempotency_redis_conf.h"
 #include "ngx_idempotency_redis_op.h"
 #include "ngx_idempotency_redis_script.h"
@@ -51,6 +52,7 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     ctx->store = store;
     ctx->redis.name = store->name;
     ctx->redis.ready = ngx_idempotency_redis_ready;
+    ctx->redis.forgot = ngx_idempotency_redis_safe_forgot;
     ctx->redis.data = ctx;
     ngx_str_set(&ctx->prefix, "idem:");
 
@@ -72,6 +74,8 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
             return rv;
         }
     }
+
+    ctx->redis.prefix = ctx->prefix;
 
     rv = ngx_idempotency_redis_conf_finish(cf, &ctx->redis);
     if (rv != NGX_CONF_OK) {
@@ -154,6 +158,12 @@ ngx_idempotency_redis_store_start(ngx_idempotency_store_t *store)
     ctx = store->data;
 
     ngx_idempotency_redis_later_init(ctx);
+
+    if (ngx_idempotency_random(ctx->redis.id, sizeof(ctx->redis.id))
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     return ngx_idempotency_redis_start(&ctx->redis);
 }
@@ -298,6 +308,8 @@ ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
         op->error = NGX_IDEMPOTENCY_ERROR_MEMORY;
         return NGX_ERROR;
     }
+
+    ngx_idempotency_redis_safe_claim(rop);
 
     rop->deadline = ngx_current_msec + 2 * ctx->redis.timeout;
 

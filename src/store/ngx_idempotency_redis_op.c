@@ -226,7 +226,7 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
     rop->cmd.key = &rop->args[3];
     rop->cmd.handler = ngx_idempotency_redis_op_handler;
     rop->cmd.data = rop;
-    rop->cmd.error = NGX_IDEMPOTENCY_REDIS_FINE;
+    rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);
 
     return ngx_idempotency_redis_send(&ctx->redis, &rop->cmd);
 }
@@ -281,6 +281,7 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
     switch (ngx_idempotency_redis_op_read(rop, reply)) {
 
     case NGX_OK:
+        ngx_idempotency_redis_safe(rop);
         ngx_idempotency_redis_op_over(rop);
         return;
 

@@ -58,7 +58,16 @@ typedef struct {
     u_char                         refusal_name[32];
     size_t                         run_id_len;
     u_char                         run_id[40]; /* of the server known last */
+
+    /* see safe */
+
+    ngx_msec_t                     forgot;     /* when that was noticed */
+    ngx_uint_t                     losses;
+    ngx_uint_t                     few;        /* times too few replicas */
+
     unsigned                       asked:1;
+    unsigned                       forgetful:1;
+    unsigned                       lonely:1;   /* too few replicas now */
 } ngx_idempotency_redis_ctx_t;
 
 
@@ -81,6 +90,7 @@ typedef struct {
     unsigned                       later:1;    /* nobody waits for it */
     unsigned                       nonsense:1; /* was the reply to one try */
     unsigned                       marked:1;   /* with the mark's key */
+    unsigned                       looks:1;    /* a claim that takes nothing */
 } ngx_idempotency_redis_op_t;
 
 
@@ -122,6 +132,23 @@ void ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop);
 
 /* A connection is up. */
 void ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx);
+
+
+/* The server has lost what it had acknowledged: no new claims for a while. */
+void ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
+    const char *how);
+
+/* Makes a claim one that only looks, while nothing new may be claimed. */
+void ngx_idempotency_redis_safe_claim(ngx_idempotency_redis_op_t *rop);
+
+/* Are replicas to have it? */
+ngx_uint_t ngx_idempotency_redis_safe_waits(ngx_idempotency_redis_op_t *rop);
+
+/*
+ * The reply was read.  If what was granted may be forgotten again, or may be
+ * somebody else's, the operation has failed: UNSAFE.
+ */
+void ngx_idempotency_redis_safe(ngx_idempotency_redis_op_t *rop);
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_OP_H_INCLUDED_ */

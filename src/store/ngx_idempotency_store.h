@@ -123,6 +123,7 @@ typedef enum {
     NGX_IDEMPOTENCY_ERROR_TIMEOUT,    /* it did not answer in time */
     NGX_IDEMPOTENCY_ERROR_PROTOCOL,   /* it answered nonsense */
     NGX_IDEMPOTENCY_ERROR_REFUSED,    /* it will not do it */
+    NGX_IDEMPOTENCY_ERROR_UNSAFE,     /* it may forget, or has forgotten */
     NGX_IDEMPOTENCY_ERROR_MEMORY      /* this process is out of memory */
 } ngx_idempotency_error_e;
 
@@ -228,6 +229,7 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_usage_pt        usage;        /* or NULL: not known */
     void                           *data;
     ngx_idempotency_store_counts_t *counts;       /* of this worker */
+    ngx_msec_t                      lease;        /* the longest it is for */
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;
 };

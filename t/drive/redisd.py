@@ -22,6 +22,10 @@ import time
 from shm import TOP, free_port
 
 
+# the names of records, for KEYS: a worker's counter is shorter
+RECORDS = '*' + '?' * 64
+
+
 class RedisError(Exception):
     pass
 

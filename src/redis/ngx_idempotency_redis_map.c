@@ -1,0 +1,415 @@
+
+/*
+ * The slots of a cluster, as CLUSTER SLOTS tells: ranges, each with its
+ * master and then its replicas.
+ */
+
+
+#include "ngx_idempotency_redis_map.h"
+
+
+/* names, to find one in a slot of a node that may have few */
+#define NGX_IDEMPOTENCY_REDIS_TRIES  100000
+
+
+typedef struct {
+    ngx_uint_t   first;
+    ngx_uint_t   last;
+    ngx_str_t    host;
+    in_port_t    port;
+    ngx_str_t    id;
+} ngx_idempotency_redis_range_t;
+
+
+static ngx_int_t ngx_idempotency_redis_map_range(
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply,
+    ngx_idempotency_redis_range_t *range);
+static ngx_int_t ngx_idempotency_redis_map_member(
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply,
+    ngx_idempotency_redis_range_t *range);
+static void ngx_idempotency_redis_map_address(
+    ngx_idempotency_redis_reply_t *more, ngx_str_t *host);
+static void ngx_idempotency_redis_map_succession(
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_range_t *range);
+static void ngx_idempotency_redis_map_replicas(
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_map_counter(
+    ngx_idempotency_redis_map_t *map, ngx_idempotency_redis_node_t *node);
+
+
+ngx_int_t
+ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_uint_t                      i, n, slot;
+    ngx_queue_t                    *q;
+    ngx_idempotency_redis_t        *redis;
+    ngx_idempotency_redis_node_t   *node;
+    ngx_idempotency_redis_range_t   range;
+    ngx_idempotency_redis_reply_t  *element;
+
+    redis = from->redis;
+    n = ngx_idempotency_redis_reply_elements(reply);
+
+    for (i = 0; i < n; i++) {
+        element = ngx_idempotency_redis_reply_element(reply, i);
+
+        if (ngx_idempotency_redis_map_range(from, element, &range)
+            != NGX_OK)
+        {
+            return NGX_DECLINED;
+        }
+
+        /* as long as it is known who was whose replica */
+
+        ngx_idempotency_redis_map_succession(from, &range);
+    }
+
+    if (n == 0) {
+        return NGX_DECLINED;
+    }
+
+    ngx_memzero(map->slots, sizeof(map->slots));
+
+    for (q = ngx_queue_head(&redis->nodes);
+         q != ngx_queue_sentinel(&redis->nodes);
+         q = ngx_queue_next(q))
+    {
+        node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
+        node->master = 0;
+        node->nreplicas = 0;
+    }
+
+    for (i = 0; i < n; i++) {
+        element = ngx_idempotency_redis_reply_element(reply, i);
+
+        (void) ngx_idempotency_redis_map_range(from, element, &range);
+
+        if (range.host.len == 0) {
+            continue;
+        }
+
+        node = ngx_idempotency_redis_map_find(redis, &range.host, range.port);
+
+        if (node == NULL) {
+            node = ngx_idempotency_redis_node_told(redis, &range.host,
+                                                   range.port);
+            if (node == NULL) {
+                continue;
+            }
+
+            ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
+                          "idempotency store \"%V\" has a node \"%V\"",
+                          &redis->name, &node->name);
+        }
+
+        node->master = 1;
+        ngx_idempotency_redis_map_replicas(node, element);
+
+        for (slot = range.first; slot <= range.last; slot++) {
+            map->slots[slot] = node;
+        }
+    }
+
+    map->known = 1;
+
+    ngx_idempotency_redis_map_count(map, redis);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_map_range(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_reply_t *reply,
+    ngx_idempotency_redis_range_t *range)
+{
+    int64_t                         first, last;
+    ngx_idempotency_redis_reply_t  *a, *b;
+
+    a = ngx_idempotency_redis_reply_element(reply, 0);
+    b = ngx_idempotency_redis_reply_element(reply, 1);
+
+    if (a == NULL || b == NULL
+        || ngx_idempotency_redis_reply_type(a)
+           != NGX_IDEMPOTENCY_REDIS_INTEGER
+        || ngx_idempotency_redis_reply_type(b)
+           != NGX_IDEMPOTENCY_REDIS_INTEGER)
+    {
+        return NGX_DECLINED;
+    }
+
+    first = ngx_idempotency_redis_reply_integer(a);
+    last = ngx_idempotency_redis_reply_integer(b);
+
+    if (first < 0 || last < first || last >= NGX_IDEMPOTENCY_REDIS_SLOTS) {
+        return NGX_DECLINED;
+    }
+
+    range->first = (ngx_uint_t) first;
+    range->last = (ngx_uint_t) last;
+
+    return ngx_idempotency_redis_map_member(from,
+                        ngx_idempotency_redis_reply_element(reply, 2), range);
+}
+
+
+/* host, port, id, more; since Redis 7 the host may be a name or nil */
+
+static ngx_int_t
+ngx_idempotency_redis_map_member(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_reply_t *reply,
+    ngx_idempotency_redis_range_t *range)
+{
+    int64_t                         port;
+    ngx_idempotency_redis_reply_t  *host, *number, *id, *more;
+
+    if (reply == NULL) {
+        return NGX_DECLINED;
+    }
+
+    host = ngx_idempotency_redis_reply_element(reply, 0);
+    number = ngx_idempotency_redis_reply_element(reply, 1);
+    id = ngx_idempotency_redis_reply_element(reply, 2);
+    more = ngx_idempotency_redis_reply_element(reply, 3);
+
+    if (host == NULL || number == NULL) {
+        return NGX_DECLINED;
+    }
+
+    port = ngx_idempotency_redis_reply_integer(number);
+
+    if (port < 1 || port > 65535) {
+        return NGX_DECLINED;
+    }
+
+    range->port = (in_port_t) port;
+
+    ngx_idempotency_redis_reply_string(host, &range->host);
+
+    if (range->host.len == 1 && range->host.data[0] == '?') {
+
+        /* it has a name and does not know it yet */
+
+        range->host.len = 0;
+
+    } else if (range->host.len == 0) {
+        range->host = from->place.host;
+    }
+
+    if (more && from->redis->resolver == NULL) {
+        ngx_idempotency_redis_map_address(more, &range->host);
+    }
+
+    ngx_str_null(&range->id);
+
+    if (id) {
+        ngx_idempotency_redis_reply_string(id, &range->id);
+    }
+
+    return NGX_OK;
+}
+
+
+/* "ip" and an address, if that is not what came first */
+
+static void
+ngx_idempotency_redis_map_address(ngx_idempotency_redis_reply_t *more,
+    ngx_str_t *host)
+{
+    ngx_str_t                       name;
+    ngx_uint_t                      i;
+    ngx_idempotency_redis_reply_t  *value;
+
+    for (i = 0; i + 1 < ngx_idempotency_redis_reply_elements(more); i += 2) {
+
+        ngx_idempotency_redis_reply_string(
+                        ngx_idempotency_redis_reply_element(more, i), &name);
+
+        value = ngx_idempotency_redis_reply_element(more, i + 1);
+
+        if (name.len == 2 && ngx_strncmp(name.data, "ip", 2) == 0) {
+            ngx_idempotency_redis_reply_string(value, host);
+            return;
+        }
+    }
+}
+
+
+ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_map_find(ngx_idempotency_redis_t *redis,
+    ngx_str_t *host, in_port_t port)
+{
+    ngx_queue_t                   *q;
+    ngx_idempotency_redis_node_t  *node;
+
+    for (q = ngx_queue_head(&redis->nodes);
+         q != ngx_queue_sentinel(&redis->nodes);
+         q = ngx_queue_next(q))
+    {
+        node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
+
+        if (ngx_idempotency_redis_node_is_at(node, host, port)) {
+            return node;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* whoever was a replica and is a master now has taken over */
+
+static void
+ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_range_t *range)
+{
+    ngx_uint_t                     i;
+    ngx_queue_t                   *q;
+    ngx_idempotency_redis_t       *redis;
+    ngx_idempotency_redis_node_t  *node;
+
+    redis = from->redis;
+
+    if (range->id.len != NGX_IDEMPOTENCY_REDIS_ID) {
+        return;
+    }
+
+    for (q = ngx_queue_head(&redis->nodes);
+         q != ngx_queue_sentinel(&redis->nodes);
+         q = ngx_queue_next(q))
+    {
+        node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
+
+        for (i = 0; i < node->nreplicas; i++) {
+
+            if (ngx_memcmp(node->replicas[i], range->id.data,
+                           NGX_IDEMPOTENCY_REDIS_ID)
+                != 0)
+            {
+                continue;
+            }
+
+            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                          "idempotency store \"%V\" has a new master "
+                          "\"%V:%ui\" after \"%V\"", &redis->name,
+                          &range->host, (ngx_uint_t) range->port,
+                          &node->name);
+
+            /* one that is alive has handed over all that it had */
+
+            if (!ngx_idempotency_redis_node_is_up(node)) {
+                redis->forgot(redis, "has another master");
+            }
+
+            /* its other ranges say the same */
+
+            node->nreplicas = 0;
+        }
+    }
+}
+
+
+static void
+ngx_idempotency_redis_map_replicas(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                       id;
+    ngx_uint_t                      i, n;
+    ngx_idempotency_redis_reply_t  *member;
+
+    node->nreplicas = 0;
+    n = ngx_idempotency_redis_reply_elements(reply);
+
+    for (i = 3; i < n && node->nreplicas < NGX_IDEMPOTENCY_REDIS_REPLICAS;
+         i++)
+    {
+        member = ngx_idempotency_redis_reply_element(reply, i);
+
+        if (ngx_idempotency_redis_reply_elements(member) < 3) {
+            continue;
+        }
+
+        ngx_idempotency_redis_reply_string(
+                        ngx_idempotency_redis_reply_element(member, 2), &id);
+
+        if (id.len == NGX_IDEMPOTENCY_REDIS_ID) {
+            ngx_memcpy(node->replicas[node->nreplicas++], id.data, id.len);
+        }
+    }
+}
+
+
+/* each master carries a counter whose name is in one of its slots */
+
+static void
+ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
+    ngx_idempotency_redis_t *redis)
+{
+    ngx_queue_t                      *q;
+    ngx_idempotency_redis_node_t     *node;
+    ngx_idempotency_redis_counter_t  *counter;
+
+    for (q = ngx_queue_head(&redis->nodes);
+         q != ngx_queue_sentinel(&redis->nodes);
+         q = ngx_queue_next(q))
+    {
+        node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
+        counter = node->counter;
+
+        if (!node->master) {
+            node->counter = NULL;
+            continue;
+        }
+
+        if (counter == NULL
+            || map->slots[ngx_idempotency_redis_slot(&counter->name)] != node)
+        {
+            ngx_idempotency_redis_map_counter(map, node);
+        }
+    }
+}
+
+
+static void
+ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
+    ngx_idempotency_redis_node_t *node)
+{
+    ngx_str_t   name;
+    ngx_uint_t  n, slot, first, fixed;
+
+    node->counter = NULL;
+
+    name.data = ngx_alloc(ngx_idempotency_redis_memory_len(node->redis),
+                          ngx_cycle->log);
+    if (name.data == NULL) {
+        return;
+    }
+
+    first = 0;
+    fixed = 1;
+
+    for (n = 0; n < NGX_IDEMPOTENCY_REDIS_TRIES; n++) {
+
+        ngx_idempotency_redis_memory_name(node->redis, n, &name);
+        slot = ngx_idempotency_redis_slot(&name);
+
+        if (map->slots[slot] == node) {
+            ngx_idempotency_redis_memory_count(node, n);
+            break;
+        }
+
+        /* with a hash tag in the prefix one node has everything */
+
+        first = n ? first : slot;
+        fixed &= (slot == first);
+
+        if (fixed && n == 3) {
+            break;
+        }
+    }
+
+    ngx_free(name.data);
+}

@@ -1,0 +1,34 @@
+
+/*
+ * The slots of a cluster, and the nodes that have them.
+ */
+
+
+#ifndef _NGX_IDEMPOTENCY_REDIS_MAP_H_INCLUDED_
+#define _NGX_IDEMPOTENCY_REDIS_MAP_H_INCLUDED_
+
+
+#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_slot.h"
+
+
+typedef struct {
+    ngx_idempotency_redis_node_t  *slots[NGX_IDEMPOTENCY_REDIS_SLOTS];
+    unsigned                       known:1;
+} ngx_idempotency_redis_map_t;
+
+
+/*
+ * Takes over what CLUSTER SLOTS said to "from".  Nodes that are new are
+ * connected, those that have no slot any more stay until they are let go.
+ * NGX_DECLINED: this is no map, nothing was changed.
+ */
+ngx_int_t ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply);
+
+/* The node at a place that was told by "from"; NULL if there is none. */
+ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_find(
+    ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);
+
+
+#endif /* _NGX_IDEMPOTENCY_REDIS_MAP_H_INCLUDED_ */

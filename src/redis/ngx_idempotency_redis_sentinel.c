@@ -1,0 +1,573 @@
+
+/*
+ * A master that sentinels watch: who it is, and when that changes.
+ *
+ * All sentinels are asked, by a poll and whenever something looks wrong, and
+ * all are listened to.  What they say is a hint: a server counts as the
+ * master when it says so itself, see login.
+ */
+
+
+#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_route.h"
+
+
+/* milliseconds between two rounds: with a master, and without */
+#define NGX_IDEMPOTENCY_REDIS_POLL  2000
+#define NGX_IDEMPOTENCY_REDIS_SEEK  100
+
+
+typedef struct {
+    ngx_idempotency_redis_t       *redis;
+    ngx_idempotency_redis_node_t  *asked;
+    ngx_idempotency_redis_node_t  *heard;
+    ngx_idempotency_redis_cmd_t    where;
+    ngx_idempotency_redis_cmd_t    when;
+
+    /* its answer of this round */
+
+    u_char                         text[256];
+    ngx_str_t                      host;        /* empty: none */
+    in_port_t                      port;
+    int64_t                        epoch;
+} ngx_idempotency_redis_sentinel_t;
+
+
+typedef struct {
+    ngx_idempotency_redis_node_t      *master;
+    int64_t                            epoch;   /* of the one who named it */
+    ngx_idempotency_redis_sentinel_t  *sentinels;
+    ngx_uint_t                         n;
+    ngx_uint_t                         pending; /* commands of this round */
+    ngx_event_t                        timer;
+    ngx_str_t                          where[3];
+    ngx_str_t                          when[3];
+    ngx_msec_t                         began;
+    unsigned                           hopeless:1;
+    unsigned                           again:1; /* one more round */
+    unsigned                           said:1;
+} ngx_idempotency_redis_watch_t;
+
+
+static ngx_int_t ngx_idempotency_redis_sentinel_start(
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_sentinel_stop(
+    ngx_idempotency_redis_t *redis);
+static ngx_idempotency_redis_node_t *ngx_idempotency_redis_sentinel_pick(
+    ngx_idempotency_redis_t *redis, ngx_str_t *key, ngx_uint_t *hope);
+static ngx_int_t ngx_idempotency_redis_sentinel_reply(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_sentinel_heard(
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_sentinel_ready(
+    ngx_idempotency_redis_node_t *node);
+static void ngx_idempotency_redis_sentinel_lost(
+    ngx_idempotency_redis_node_t *node);
+static void ngx_idempotency_redis_sentinel_timer(ngx_event_t *ev);
+static void ngx_idempotency_redis_sentinel_soon(
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_sentinel_round(
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_sentinel_where(
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_sentinel_when(
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_sentinel_over(
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_sentinel_adopt(
+    ngx_idempotency_redis_sentinel_t *sentinel);
+
+
+ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel = {
+    ngx_idempotency_redis_sentinel_start,
+    ngx_idempotency_redis_sentinel_stop,
+    ngx_idempotency_redis_sentinel_pick,
+    ngx_idempotency_redis_sentinel_reply,
+    ngx_idempotency_redis_sentinel_ready,
+    ngx_idempotency_redis_sentinel_lost,
+    1
+};
+
+
+static ngx_int_t
+ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t                         i;
+    ngx_event_t                       *ev;
+    ngx_idempotency_redis_watch_t     *watch;
+    ngx_idempotency_redis_place_t     *place;
+    ngx_idempotency_redis_sentinel_t  *sentinel;
+
+    place = redis->places.elts;
+
+    watch = ngx_calloc(sizeof(ngx_idempotency_redis_watch_t)
+                       + redis->places.nelts
+                         * sizeof(ngx_idempotency_redis_sentinel_t),
+                       ngx_cycle->log);
+    if (watch == NULL) {
+        return NGX_ERROR;
+    }
+
+    redis->map = watch;
+
+    watch->sentinels = (ngx_idempotency_redis_sentinel_t *) (watch + 1);
+    watch->n = redis->places.nelts;
+    watch->epoch = -1;
+
+    ngx_str_set(&watch->where[0], "SENTINEL");
+    ngx_str_set(&watch->where[1], "GET-MASTER-ADDR-BY-NAME");
+    watch->where[2] = redis->master;
+
+    ngx_str_set(&watch->when[0], "SENTINEL");
+    ngx_str_set(&watch->when[1], "MASTER");
+    watch->when[2] = redis->master;
+
+    ev = &watch->timer;
+
+    ev->handler = ngx_idempotency_redis_sentinel_timer;
+    ev->data = &redis->dummy;
+    ev->log = ngx_cycle->log;
+    ev->cancelable = 1;
+
+    for (i = 0; i < watch->n; i++) {
+        sentinel = &watch->sentinels[i];
+
+        sentinel->redis = redis;
+        sentinel->asked = ngx_idempotency_redis_node_create(redis, &place[i],
+                                                NGX_IDEMPOTENCY_REDIS_ASKED);
+        sentinel->heard = ngx_idempotency_redis_node_create(redis, &place[i],
+                                                NGX_IDEMPOTENCY_REDIS_HEARD);
+
+        if (sentinel->asked == NULL || sentinel->heard == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    for (i = 0; i < watch->n; i++) {
+        ngx_idempotency_redis_node_dial(watch->sentinels[i].asked);
+        ngx_idempotency_redis_node_dial(watch->sentinels[i].heard);
+    }
+
+    ngx_idempotency_redis_sentinel_round(redis);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_stop(ngx_idempotency_redis_t *redis)
+{
+    ngx_idempotency_redis_watch_t  *watch;
+
+    watch = redis->map;
+
+    if (watch == NULL) {
+        return;
+    }
+
+    if (watch->timer.timer_set) {
+        ngx_del_timer(&watch->timer);
+    }
+
+    ngx_free(watch);
+    redis->map = NULL;
+}
+
+
+static ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_sentinel_pick(ngx_idempotency_redis_t *redis,
+    ngx_str_t *key, ngx_uint_t *hope)
+{
+    ngx_idempotency_redis_watch_t  *watch;
+
+    (void) key;
+
+    watch = redis->map;
+
+    *hope = !watch->hopeless;
+
+    return watch->master;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_sentinel_reply(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_idempotency_redis_t  *redis;
+
+    redis = conn->redis;
+
+    switch (conn->node->kind) {
+
+    case NGX_IDEMPOTENCY_REDIS_HEARD:
+        ngx_idempotency_redis_sentinel_heard(redis, reply);
+        return NGX_OK;
+
+    case NGX_IDEMPOTENCY_REDIS_ASKED:
+        return NGX_DECLINED;
+
+    default: /* NGX_IDEMPOTENCY_REDIS_SERVER */
+        break;
+    }
+
+    if (!ngx_idempotency_redis_reply_is_error(reply, "READONLY")
+        && !ngx_idempotency_redis_reply_is_error(reply, "MASTERDOWN"))
+    {
+        return NGX_DECLINED;
+    }
+
+    /* this is no master any more, and it has executed nothing */
+
+    ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                  "idempotency store \"%V\" is no longer at \"%V\", the "
+                  "sentinels are asked", &redis->name, &conn->node->name);
+
+    ngx_idempotency_redis_wait(redis, cmd);
+    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+
+    return NGX_OK;
+}
+
+
+/* "message", "+switch-master", "name host port host port" */
+
+static void
+ngx_idempotency_redis_sentinel_heard(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                       text;
+    ngx_idempotency_redis_reply_t  *element;
+
+    element = ngx_idempotency_redis_reply_element(reply, 2);
+    if (element == NULL) {
+        return;
+    }
+
+    ngx_idempotency_redis_reply_string(element, &text);
+
+    if (text.len > redis->master.len
+        && ngx_strncmp(text.data, redis->master.data, redis->master.len) == 0
+        && text.data[redis->master.len] == ' ')
+    {
+        ngx_idempotency_redis_sentinel_soon(redis);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_ready(ngx_idempotency_redis_node_t *node)
+{
+    ngx_idempotency_redis_t        *redis;
+    ngx_idempotency_redis_watch_t  *watch;
+
+    redis = node->redis;
+    watch = redis->map;
+
+    if (node == watch->master) {
+        ngx_idempotency_redis_changed(redis);
+        redis->ready(redis);
+        return;
+    }
+
+    if (node->kind != NGX_IDEMPOTENCY_REDIS_SERVER) {
+
+        /* it may have said something while nobody listened */
+
+        ngx_idempotency_redis_sentinel_soon(redis);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_lost(ngx_idempotency_redis_node_t *node)
+{
+    if (node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
+        ngx_idempotency_redis_sentinel_soon(node->redis);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_soon(ngx_idempotency_redis_t *redis)
+{
+    ngx_msec_t                      gone;
+    ngx_idempotency_redis_watch_t  *watch;
+
+    watch = redis->map;
+
+    if (watch == NULL) {
+        return;
+    }
+
+    if (watch->pending) {
+        watch->again = 1;
+        return;
+    }
+
+    /* never called from here: we may be within send */
+
+    gone = ngx_current_msec - watch->began;
+
+    ngx_add_timer(&watch->timer,
+                  gone < NGX_IDEMPOTENCY_REDIS_SEEK
+                  ? NGX_IDEMPOTENCY_REDIS_SEEK - gone : 1);
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_timer(ngx_event_t *ev)
+{
+    ngx_connection_t               *dummy;
+    ngx_idempotency_redis_t        *redis;
+    ngx_idempotency_redis_watch_t  *watch;
+
+    dummy = ev->data;
+    redis = dummy->data;
+    watch = redis->map;
+
+    if (watch->pending == 0) {
+        ngx_idempotency_redis_sentinel_round(redis);
+    }
+}
+
+
+/* asks all of them: where the master is, and since which failover */
+
+static void
+ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t                         i;
+    ngx_idempotency_redis_watch_t     *watch;
+    ngx_idempotency_redis_sentinel_t  *sentinel;
+
+    watch = redis->map;
+
+    watch->began = ngx_current_msec;
+    watch->again = 0;
+
+    for (i = 0; i < watch->n; i++) {
+        sentinel = &watch->sentinels[i];
+
+        sentinel->host.len = 0;
+
+        sentinel->where.args = watch->where;
+        sentinel->where.nargs = 3;
+        sentinel->where.handler = ngx_idempotency_redis_sentinel_where;
+        sentinel->where.data = sentinel;
+
+        if (ngx_idempotency_redis_node_send(sentinel->asked,
+                                            &sentinel->where)
+            != NGX_AGAIN)
+        {
+            continue;
+        }
+
+        watch->pending++;
+
+        sentinel->when.args = watch->when;
+        sentinel->when.nargs = 3;
+        sentinel->when.handler = ngx_idempotency_redis_sentinel_when;
+        sentinel->when.data = sentinel;
+
+        if (ngx_idempotency_redis_node_send(sentinel->asked,
+                                            &sentinel->when)
+            == NGX_AGAIN)
+        {
+            watch->pending++;
+        }
+    }
+
+    if (watch->pending == 0) {
+        ngx_idempotency_redis_sentinel_over(redis);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_int_t                          port;
+    ngx_str_t                          host, text;
+    ngx_idempotency_redis_watch_t     *watch;
+    ngx_idempotency_redis_sentinel_t  *sentinel;
+
+    sentinel = cmd->data;
+    watch = sentinel->redis->map;
+
+    if (reply && ngx_idempotency_redis_reply_elements(reply) == 2) {
+
+        ngx_idempotency_redis_reply_string(
+                     ngx_idempotency_redis_reply_element(reply, 0), &host);
+        ngx_idempotency_redis_reply_string(
+                     ngx_idempotency_redis_reply_element(reply, 1), &text);
+
+        port = ngx_atoi(text.data, text.len);
+
+        if (host.len && host.len < sizeof(sentinel->text)
+            && port > 0 && port < 65536)
+        {
+            ngx_memcpy(sentinel->text, host.data, host.len);
+
+            sentinel->host.data = sentinel->text;
+            sentinel->host.len = host.len;
+            sentinel->port = (in_port_t) port;
+        }
+
+    } else if (reply && !watch->said) {
+        watch->said = 1;
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": the sentinel \"%V\" knows no "
+                      "master \"%V\"", &sentinel->redis->name,
+                      &sentinel->asked->name, &sentinel->redis->master);
+    }
+
+    if (--watch->pending == 0) {
+        ngx_idempotency_redis_sentinel_over(sentinel->redis);
+    }
+}
+
+
+/* names and values by turns */
+
+static void
+ngx_idempotency_redis_sentinel_when(ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                          name, value;
+    ngx_uint_t                         i, n;
+    ngx_idempotency_redis_watch_t     *watch;
+    ngx_idempotency_redis_sentinel_t  *sentinel;
+
+    sentinel = cmd->data;
+    watch = sentinel->redis->map;
+
+    sentinel->epoch = 0;
+    n = reply ? ngx_idempotency_redis_reply_elements(reply) : 0;
+
+    for (i = 0; i + 1 < n; i += 2) {
+        ngx_idempotency_redis_reply_string(
+                     ngx_idempotency_redis_reply_element(reply, i), &name);
+
+        if (name.len == sizeof("config-epoch") - 1
+            && ngx_strncmp(name.data, "config-epoch", name.len) == 0)
+        {
+            ngx_idempotency_redis_reply_string(
+                 ngx_idempotency_redis_reply_element(reply, i + 1), &value);
+
+            sentinel->epoch = ngx_max(ngx_atoi(value.data, value.len), 0);
+        }
+    }
+
+    /* news need not wait for the others */
+
+    if (sentinel->host.len
+        && (watch->master == NULL || sentinel->epoch > watch->epoch))
+    {
+        ngx_idempotency_redis_sentinel_adopt(sentinel);
+    }
+
+    if (--watch->pending == 0) {
+        ngx_idempotency_redis_sentinel_over(sentinel->redis);
+    }
+}
+
+
+/*
+ * An answer that is older than the one we follow counts only if all of them
+ * are, and the master is not there: the sentinels may have been set up anew.
+ */
+
+static void
+ngx_idempotency_redis_sentinel_over(ngx_idempotency_redis_t *redis)
+{
+    ngx_uint_t                         i, up;
+    ngx_idempotency_redis_watch_t     *watch;
+    ngx_idempotency_redis_sentinel_t  *sentinel, *best;
+
+    watch = redis->map;
+    best = NULL;
+
+    for (i = 0; i < watch->n; i++) {
+        sentinel = &watch->sentinels[i];
+
+        if (sentinel->host.len
+            && (best == NULL || sentinel->epoch > best->epoch))
+        {
+            best = sentinel;
+        }
+    }
+
+    watch->hopeless = (best == NULL);
+
+    up = watch->master && ngx_idempotency_redis_node_is_up(watch->master);
+
+    if (best && (!up || best->epoch >= watch->epoch)) {
+        ngx_idempotency_redis_sentinel_adopt(best);
+    }
+
+    ngx_add_timer(&watch->timer,
+                  watch->again ? 1
+                  : up ? NGX_IDEMPOTENCY_REDIS_POLL
+                       : NGX_IDEMPOTENCY_REDIS_SEEK);
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_adopt(ngx_idempotency_redis_sentinel_t *sentinel)
+{
+    ngx_idempotency_redis_t        *redis;
+    ngx_idempotency_redis_node_t   *node;
+    ngx_idempotency_redis_watch_t  *watch;
+
+    redis = sentinel->redis;
+    watch = redis->map;
+
+    watch->hopeless = 0;
+    watch->said = 0;
+
+    if (watch->master
+        && ngx_idempotency_redis_node_is_at(watch->master, &sentinel->host,
+                                            sentinel->port))
+    {
+        watch->epoch = sentinel->epoch;
+        return;
+    }
+
+    node = ngx_idempotency_redis_node_told(redis, &sentinel->host,
+                                           sentinel->port);
+    if (node == NULL) {
+        return;
+    }
+
+    watch->epoch = sentinel->epoch;
+
+    if (watch->master) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" has a new master \"%V\" after "
+                      "\"%V\"", &redis->name, &node->name,
+                      &watch->master->name);
+
+        /*
+         * Sentinel does not wait for the last writes of the old master, even
+         * if that one lives: they are lost, unless replicas had to have them
+         */
+
+        if (redis->replicas == 0
+            || !ngx_idempotency_redis_node_is_up(watch->master))
+        {
+            redis->forgot(redis, "has another master");
+        }
+
+        ngx_idempotency_redis_node_leave(watch->master);
+    }
+
+    watch->master = node;
+
+    ngx_idempotency_redis_memory_count(node, 0);
+    ngx_idempotency_redis_node_dial(node);
+    ngx_idempotency_redis_changed(redis);
+}

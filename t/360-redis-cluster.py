@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""redis-cluster://: each key is where its slot is, and both may move.
+
+First nodes that answer oddly: MOVED to each other for ever, ASK, TRYAGAIN,
+CLUSTERDOWN, maps that are none.  A command is sent on within its time, with
+the same owner, or the request is refused; nothing is executed twice and
+nobody is asked in a tight loop.  Then a real cluster of six nodes: slots are
+moved, and masters killed, under load.
+
+    MOVES=20    times of each; 2 unless told
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from fakeredis import (Fake, answer, bulk, granted,  # noqa: E402
+                       is_claim, owner)
+from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
+                     refused, same, until)
+from redisset import Cluster  # noqa: E402
+from retries import Load  # noqa: E402
+
+MOVES = int(os.environ.get('MOVES', os.environ.get('FAILOVERS', 2)))
+FORGOTTEN = 'keys may be forgotten'
+
+LOCATION = '''
+    location /pay/ {
+        idempotency red;
+        idempotency_lease 4s;
+        proxy_pass http://up;
+    }
+'''
+
+
+def http(target):
+    return 'idempotency_store red %s;' % target
+
+
+def url(*nodes):
+    return 'redis-cluster://' + ','.join('127.0.0.1:%d' % n.port
+                                         for n in nodes)
+
+
+def slots(*ranges):
+    """(first, last, node) each"""
+    return b'*%d\r\n' % len(ranges) + b''.join(
+        b'*3\r\n:%d\r\n:%d\r\n*3\r\n%s:%d\r\n%s' % (
+            first, last, bulk(b'127.0.0.1'), node.port,
+            bulk(b'%040d' % node.port))
+        for first, last, node in ranges)
+
+
+def grants(args):
+    return granted(args) if is_claim(args) else answer(0, owner=owner(args))
+
+
+class Node(Fake):
+    """A node: map is its word, script what it says to scripts."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = b'-ERR none\r\n'
+        self.asked = 0
+        self.asking = 0
+        self.reply = grants
+        self.login = self.say
+
+    def say(self, args):
+        if args[0] == b'CLUSTER':
+            self.asked += 1
+            return self.map
+        if args[0] == b'ASKING':
+            self.asking += 1
+        return b':1\r\n' if args[0] == b'INCR' else b'+OK\r\n'
+
+
+def test_odd(up):
+    a, b = Node(), Node()
+    a.map = b.map = slots((0, 16383, a))
+    gw = Gateway(up, locations=LOCATION,
+                 http=http(url(a) + ' timeout=400ms amnesia=0'))
+    gw.expected = [FORGOTTEN]
+    same(gw.post('/pay/ok', 'plain').status, 201, 'one node has it all')
+
+    # each says that the other has it: it is not a race between them
+    a.map = b.map = slots((0, 8191, a), (8192, 16383, b))
+    time.sleep(0.3)
+    a.reply = b'-MOVED 1 127.0.0.1:%d\r\n' % b.port
+    b.reply = b'-MOVED 1 127.0.0.1:%d\r\n' % a.port
+    until(lambda: gw.post('/pay/ok', 'warm') and b.scripts > 0, 10)
+    n = a.scripts + b.scripts
+    begin = time.time()
+    refused(gw, '/pay/ok', 'loop', 'store_unavailable', 'a loop: refused',
+            status=503)
+    n = a.scripts + b.scripts - n
+    ok(n < 400, 'a loop: asked %d times in %.1f s' % (n, time.time() - begin))
+    executed(up, 'loop', 0, 'a loop')
+
+    # the other one has it: the same question goes there
+    a.reply = b'-MOVED 1 127.0.0.1:%d\r\n' % b.port
+    b.reply = grants
+    same(gw.post('/pay/ok', 'moved').status, 201, 'MOVED: it works')
+    executed(up, 'moved', 1, 'MOVED')
+    a.reply = b'-MOVED 1 :%d\r\n' % b.port
+    same(gw.post('/pay/ok', 'moved-here').status, 201,
+         'MOVED on the same host: it works')
+
+    # an order of a few words is not followed
+    for text in (b'MOVED', b'MOVED 1', b'MOVED x 127.0.0.1:1',
+                 b'MOVED 16384 127.0.0.1:%d' % b.port, b'MOVED 1 nowhere',
+                 b'MOVED 1 127.0.0.1:70000', b'ASK', b'ASK 1 x'):
+        a.reply = b.reply = b'-%s\r\n' % text
+        same(gw.post('/pay/ok', 'nonsense').status, 503, 'nonsense: %r'
+             % text)
+    executed(up, 'nonsense', 0, 'nonsense')
+
+    # for this key only, and with ASKING
+    c = Node()
+    c.map = a.map
+    a.reply = b.reply = b'-ASK 1 127.0.0.1:%d\r\n' % c.port
+    ok(until(lambda: gw.post('/pay/ok', 'ask').status == 201, 5, 0.1),
+       'ASK: it works')
+    executed(up, 'ask', 1, 'ASK')
+    ok(c.asking == c.scripts > 0, 'ASK: with ASKING each time',
+       (c.asking, c.scripts))
+
+    # in a moment
+    for text in (b'TRYAGAIN', b'CLUSTERDOWN The cluster is down'):
+        left = [3]
+
+        def later(args):
+            left[0] -= 1
+            return b'-%s\r\n' % text if left[0] >= 0 else grants(args)
+        a.reply = b.reply = later
+        key = 'later-' + text.decode().split()[0]
+        same(gw.post('/pay/ok', key).status, 201, '%s: it waits' % key)
+        executed(up, key, 1, key)
+        a.reply = b.reply = b'-%s\r\n' % text
+        n = a.scripts + b.scripts
+        refused(gw, '/pay/ok', key + '-ever', 'store_unavailable',
+                key + ': not for ever', status=503)
+        n = a.scripts + b.scripts - n
+        ok(n < 100, '%s: asked %d times' % (key, n))
+        a.reply = b.reply = grants
+        same(gw.post('/pay/ok', key + '-ever').status, 201,
+             key + ': then it works')
+
+    # no maps
+    for said in (b'+OK\r\n', b'*0\r\n', b'*1\r\n:1\r\n', b'*-1\r\n',
+                 b'-ERR This instance has cluster support disabled\r\n',
+                 b'*1\r\n*3\r\n:5\r\n:1\r\n*2\r\n$1\r\nx\r\n:1\r\n',
+                 b'*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nx\r\n:1\r\n',
+                 b'*1\r\n*2\r\n:0\r\n:1\r\n',
+                 b'*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\nx\r\n:70000\r\n'):
+        a.map = b.map = c.map = said
+        a.reply = b'-MOVED 1 127.0.0.1:%d\r\n' % b.port
+        gw.post('/pay/ok', 'map-%d' % time.time_ns())
+        time.sleep(0.15)
+        a.reply = grants
+        same(gw.post('/pay/ok', 'map-%d' % time.time_ns()).status, 201,
+             'a map that is none: %r' % said[:40])
+    gw.stop()
+
+
+def settled(load, name, strict=True):
+    load.settle(20)
+    print('# %s: %s' % (name, load.summary()))
+    if strict:
+        ok(not load.twice(), name + ': no key was executed twice',
+           load.show(load.twice()))
+        ok(not load.unequal(), name + ': all answers of a key are the same',
+           load.show(load.unequal()))
+    ok(not load.open(), name + ': every key has come to its answer, or is '
+       'unknown', load.show(load.open()))
+
+
+LOCATIONS = '''
+    location /safe/ {
+        idempotency safe;
+        idempotency_lease 4s;
+        proxy_pass http://up;
+    }
+    location /plain/ {
+        idempotency plain;
+        idempotency_lease 4s;
+        proxy_pass http://up;
+    }
+    location /tag/ {
+        idempotency tag;
+        proxy_pass http://up;
+    }
+'''
+
+HTTP = '''
+    idempotency_store safe  %(url)s prefix=safe: replicas=1 amnesia=500ms;
+    idempotency_store plain %(url)s prefix=plain: amnesia=0;
+    idempotency_store tag   %(url)s "prefix={pay}:";
+'''
+
+
+def test_cluster(up):
+    cluster = Cluster(masters=3, replicas=1)
+    gw = Gateway(up, workers=2, locations=LOCATIONS,
+                 http=HTTP % dict(url=cluster.url))
+    gw.expected = [FORGOTTEN]
+
+    for i in range(20):
+        gw.post('/tag/ok', 'tag-%d' % i)
+    held = [len(n('KEYS', '{pay}:' + '?' * 64)) for n in cluster.masters()]
+    same(sorted(held), [0, 0, 20], 'a tag in the prefix: one node has all')
+
+    safe = Load(gw, up, '/safe/slow/10', clients=6)
+    plain = Load(gw, up, '/plain/slow/10', clients=4, pause=0.1)
+    plain.name += 'p'
+    safe.start()
+    plain.start()
+    time.sleep(0.5)
+
+    moved = 0
+    for _ in range(MOVES):
+        masters = cluster.masters()
+        moved += cluster.move(1000, masters[0], masters[1]).returncode == 0
+        moved += cluster.move(1000, masters[1], masters[2]).returncode == 0
+    same(moved, 2 * MOVES, 'slots were moved')
+    spread = [len(n('KEYS', 'safe:' + '?' * 64)) for n in cluster.masters()]
+    ok(all(spread), 'all nodes have records: %r' % spread)
+    safe.stop()
+    plain.stop()
+    same(gw.log().count(FORGOTTEN), 0, 'moving: nothing was forgotten')
+    settled(plain, 'moving')
+    settled(safe, 'moving, with replicas=1')
+
+    safe = Load(gw, up, '/safe/slow/10', clients=6)
+    plain = Load(gw, up, '/plain/slow/10', clients=4, pause=0.1)
+    plain.name += 'p'
+    safe.start()
+    plain.start()
+    good = 0
+    for i in range(MOVES):
+        time.sleep(0.5)
+        node, over = cluster.crash(cluster.masters()[i % 3])
+        good += bool(over and cluster.heal())
+    time.sleep(0.5)
+    safe.stop()
+    plain.stop()
+    same(good, MOVES, 'masters were killed')
+    ok(FORGOTTEN in gw.log(), 'killed: another master is noticed')
+    settled(safe, 'killed, with replicas=1')
+    settled(plain, 'killed', strict=False)
+    print('# without replicas= %d of %d keys were lost in %d kills'
+          % (len(plain.twice()), len(plain.keys), MOVES))
+    ok(safe.refused() > 0, 'the run met what it was made for')
+    gw.stop()
+    cluster.stop()
+
+
+def main():
+    up = Ledger()
+    test_odd(up)
+    test_cluster(up)
+    finish()
+
+
+main()

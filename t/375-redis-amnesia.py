@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""A Redis that forgets is noticed, and then nothing new is begun for a while.
+
+It is emptied while it runs, or comes back empty: that is logged at alert, and
+new keys are refused until what was running can have ended.  What runs
+meanwhile is written anew by its renewal, so that its duplicates find it, and
+its answer is stored.  A server that comes back with its data has forgotten
+nothing.
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
+                     finish, ok, refused, replays, same, until)
+from redisd import Redis  # noqa: E402
+
+FORGOTTEN = 'keys may be forgotten'
+
+HTTP = '''
+    idempotency_store short redis://127.0.0.1:%(port)d prefix=s: amnesia=5s;
+    idempotency_store long  redis://127.0.0.1:%(port)d prefix=l:;
+    idempotency_store never redis://127.0.0.1:%(port)d prefix=n: amnesia=0;
+'''
+
+LOCATIONS = '''
+    location /pay/ {
+        idempotency short;
+        idempotency_lease 3s;
+        proxy_pass http://up;
+    }
+    location /pass/ {
+        idempotency short;
+        idempotency_lease 3s;
+        idempotency_store_error pass;
+        proxy_pass http://up;
+    }
+    location /long/ {
+        idempotency long;
+        idempotency_lease 7s;
+        proxy_pass http://up;
+    }
+    location /longer/ {
+        idempotency long;
+        idempotency_lease 9s;
+        proxy_pass http://up;
+    }
+    location /never/ {
+        idempotency never;
+        proxy_pass http://up;
+    }
+'''
+
+
+def losses(gw):
+    return gw.log().count(FORGOTTEN)
+
+
+def known(gw):
+    """until the counters have been seen"""
+    time.sleep(0.8)
+    return losses(gw)
+
+
+def taken_again(gw, path, name):
+    """A new key is taken once the time is over."""
+    ok(until(lambda: gw.post(path, name).status == 201, 15, 0.2),
+       name + ': new keys are taken again')
+
+
+def emptied(gw, up, redis):
+    gw.post('/pay/ok', 'flush-done')
+    first = background(gw.post, '/pay/wait', 'flush-running')
+    up.until('flush-running')
+    before = known(gw)
+
+    redis('FLUSHALL')
+    ok(until(lambda: losses(gw) > before, 10), 'FLUSHALL: it is noticed')
+
+    refused(gw, '/pay/ok', 'flush-new', 'store_unavailable',
+            'FLUSHALL: a new key is refused', status=503)
+    executed(up, 'flush-new', 0, 'FLUSHALL: a new key')
+    refused(gw, '/pass/ok', 'flush-pass', 'store_unavailable',
+            'FLUSHALL: also where a store that is away is passed by',
+            status=503)
+
+    ok(until(lambda: gw.post('/pay/wait', 'flush-running').code
+             == 'in_progress', 10, 0.1),
+       'FLUSHALL: what runs is written anew')
+    up.go()
+    answer = first.join()
+    same((answer.status, answer.replayed), (201, False),
+         'FLUSHALL: what ran ends')
+    replays(gw, '/pay/wait', 'flush-running', answer, 'FLUSHALL')
+    executed(up, 'flush-running', 1, 'FLUSHALL: what ran')
+    up.hold()
+
+    taken_again(gw, '/pay/ok', 'flush-later')
+    gw.post('/pay/ok', 'flush-done')
+    executed(up, 'flush-done', 2, 'FLUSHALL: what is lost is lost')
+
+
+def empty_restart(gw, up, redis):
+    before = known(gw)
+    redis.stop()
+    redis.start()
+    # whoever comes first meets a server that is known to be empty
+    answers = []
+    until(lambda: answers.append(gw.post('/pay/ok', 'empty-%d'
+                                         % len(answers)))
+          or losses(gw) > before, 10, 0)
+    until(lambda: answers.append(gw.post('/pay/ok', 'empty-%d'
+                                         % len(answers)))
+          or len(answers) > 50, 5, 0)
+    same(sorted({a.status for a in answers}), [503],
+         'an empty restart: nothing new is begun (%d requests)'
+         % len(answers))
+    ok('has come back without its data' in gw.log(),
+       'an empty restart: it is noticed')
+    taken_again(gw, '/pay/ok', 'empty-later')
+
+
+def times(gw, up, redis):
+    ok('"long" has come back without its data: keys may be forgotten, new '
+       'ones are refused for 9000 ms' in gw.log(),
+       'the longest lease unless told')
+    ok('"never" has come back without its data: keys may be forgotten, new '
+       'ones are refused for 0 ms' in gw.log(), 'amnesia=0 is noticed too')
+    same(gw.post('/never/ok', 'never-1').status, 201,
+         'amnesia=0: nothing is refused')
+
+
+def kept(up):
+    redis = Redis('--appendonly', 'yes', '--appendfsync', 'always')
+    gw = Gateway(up, http=HTTP % dict(port=redis.port), locations=LOCATIONS)
+    first = gw.post('/pay/ok', 'kept')
+    known(gw)
+    for _ in range(2):
+        redis.stop()
+        redis.start()
+        ok(until(lambda: gw.post('/pay/ok', 'kept').status == 201, 10, 0.05),
+           'a restart with the data: it is back')
+        replays(gw, '/pay/ok', 'kept', first, 'a restart with the data')
+        same(gw.post('/pay/ok', 'kept-%d' % time.time_ns()).status, 201,
+             'a restart with the data: new keys are taken')
+        time.sleep(0.6)
+    same(losses(gw), 0, 'a restart with the data: nothing was forgotten')
+    gw.stop()
+    redis.remove()
+
+
+def main():
+    up = Ledger()
+    redis = Redis()
+    gw = Gateway(up, http=HTTP % dict(port=redis.port), locations=LOCATIONS)
+    gw.expected = [FORGOTTEN]
+    same(losses(gw), 0, 'at first nothing is forgotten')
+    emptied(gw, up, redis)
+    empty_restart(gw, up, redis)
+    times(gw, up, redis)
+    gw.stop()
+    kept(up)
+    finish()
+
+
+main()

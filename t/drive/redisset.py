@@ -1,0 +1,306 @@
+"""Redis servers that belong together: a master with sentinels, a cluster.
+
+    set = Sentinels(replicas=2, sentinels=3)
+    set.url, set.master(), set.crash(), set.failover(), set.heal()
+
+    cluster = Cluster(masters=3, replicas=1)
+    cluster.url, cluster.move(slots), cluster.owner(key), cluster.crash(node)
+
+All of them listen on ports of their own and end with the test.
+"""
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from redisd import Client, Redis, RedisError
+from shm import TOP, free_port
+
+
+def until(condition, timeout=20, step=0.05):
+    end = time.time() + timeout
+    while time.time() < end:
+        try:
+            if condition():
+                return True
+        except (OSError, RedisError):
+            pass
+        time.sleep(step)
+    return False
+
+
+class Sentinel:
+    """One sentinel; it writes its configuration, and so has a folder."""
+
+    def __init__(self, name, port, quorum, down_after, lines=(), auth=()):
+        os.makedirs(TOP + '/build', exist_ok=True)
+        self.dir = tempfile.mkdtemp(prefix='sentinel-', dir=TOP + '/build')
+        self.port = free_port()
+        self.path = self.dir + '/socket'
+        with open(self.dir + '/conf', 'w') as f:
+            f.write('port %d\nunixsocket %s\ndir %s\n'
+                    'sentinel monitor %s 127.0.0.1 %d %d\n'
+                    'sentinel down-after-milliseconds %s %d\n'
+                    'sentinel failover-timeout %s 1500\n'
+                    'sentinel parallel-syncs %s 2\n%s\n'
+                    % (self.port, self.path, self.dir, name, port, quorum,
+                       name, down_after, name, name, '\n'.join(lines)))
+        self.process = None
+        self.auth = auth
+        atexit.register(self.remove)
+        self.start()
+
+    def start(self):
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+        self.log = open(self.dir + '/log', 'ab')
+        self.process = subprocess.Popen(
+            ['redis-server', self.dir + '/conf', '--sentinel'],
+            stdout=self.log, stderr=self.log)
+        if not until(lambda: Client(self.path).close() or True, 10, 0.01):
+            raise SystemExit('Bail out! a sentinel does not start')
+        try:
+            # looks at its servers more often than every ten seconds
+            self('SENTINEL', 'DEBUG', 'INFO-PERIOD', 400)
+        except RedisError:
+            pass                  # Redis 6
+
+    def __call__(self, *args):
+        client = Client(self.path)
+        try:
+            if self.auth:
+                client('AUTH', *self.auth)
+            return client(*args)
+        finally:
+            client.close()
+
+    def stop(self):
+        if self.process:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            self.log.close()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def remove(self):
+        self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Sentinels:
+    NAME = 'pay-master'
+
+    def __init__(self, replicas=2, sentinels=3, down_after=500, options=(),
+                 lines=(), auth=(), password=None):
+        self.options = ('--repl-diskless-sync-delay', '0',
+                        '--repl-ping-replica-period', '1',
+                        '--repl-timeout', '5') + tuple(options)
+        first = Redis(*self.options)
+        self.servers = [first]
+        for _ in range(replicas):
+            self.servers.append(Redis(
+                *self.options, '--replicaof', '127.0.0.1 %d' % first.port))
+        for server in self.servers:
+            server.auth = (password,) if password else ()
+        self.sentinels = [Sentinel(self.NAME, first.port, sentinels // 2 + 1,
+                                   down_after, lines, auth)
+                          for _ in range(sentinels)]
+        if not self.healthy():
+            raise SystemExit('Bail out! the sentinels do not agree')
+
+    @property
+    def url(self):
+        return 'redis-sentinel://%s/%s' % (','.join(
+            '127.0.0.1:%d' % s.port for s in self.sentinels), self.NAME)
+
+    def alive(self):
+        return [s for s in self.servers if s.process]
+
+    def healthy(self, timeout=40):
+        """All servers replicate, and all sentinels know all of it."""
+        def good():
+            master = self.master()
+            replicas = len(self.alive()) - 1
+            if master is None or master('ROLE')[0] != b'master':
+                return False
+            role = master('ROLE')
+            if len(role[2]) != replicas:
+                return False
+            for server in self.alive():
+                if server is not master and (
+                        server('ROLE')[0] != b'slave'
+                        or server('ROLE')[3] != b'connected'):
+                    return False
+            for s in self.sentinels:
+                if s.process is None:
+                    continue
+                if s('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', self.NAME)[1] \
+                        != str(master.port).encode():
+                    return False
+                known = s('SENTINEL', 'REPLICAS', self.NAME)
+                fine = [r for r in known
+                        if dict(zip(r[::2], r[1::2]))[b'flags'] == b'slave'
+                        and dict(zip(r[::2], r[1::2]))
+                        [b'master-link-status'] == b'ok']
+                if len(fine) < replicas:
+                    return False
+                others = s('SENTINEL', 'SENTINELS', self.NAME)
+                if len(others) != len(self.sentinels) - 1:
+                    return False
+            return True
+        return until(good, timeout)
+
+    def master(self):
+        """as most sentinels see it"""
+        votes = {}
+        for s in self.sentinels:
+            try:
+                said = s('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', self.NAME)
+            except (OSError, RedisError):
+                continue
+            if said:
+                votes[int(said[1])] = votes.get(int(said[1]), 0) + 1
+        if not votes:
+            return None
+        port = max(votes, key=votes.get)
+        for server in self.servers:
+            if server.port == port:
+                return server
+        return None
+
+    def switched(self, old, timeout=20):
+        return until(lambda: self.master() not in (None, old)
+                     and self.master()('ROLE')[0] == b'master', timeout)
+
+    def crash(self):
+        """kill -9 of the master, until another one has taken over"""
+        old = self.master()
+        old.stop()
+        return old, self.switched(old)
+
+    def failover(self):
+        """as an operator does it"""
+        old = self.master()
+        for s in self.sentinels:
+            try:
+                s('SENTINEL', 'FAILOVER', self.NAME)
+                break
+            except (OSError, RedisError):
+                time.sleep(0.2)
+        return old, self.switched(old)
+
+    def heal(self):
+        """whoever is down comes back as a replica"""
+        master = self.master()
+        for server in self.servers:
+            if server.process is None:
+                server.start('--replicaof', '127.0.0.1 %d' % master.port)
+        return self.healthy()
+
+    def stop(self):
+        for s in self.sentinels:
+            s.stop()
+        for s in self.servers:
+            s.stop()
+
+
+class Cluster:
+    def __init__(self, masters=3, replicas=1, timeout=1000, options=()):
+        options = ('--cluster-enabled', 'yes', '--cluster-node-timeout',
+                   str(timeout), '--repl-diskless-sync-delay', '0',
+                   '--cluster-replica-validity-factor', '0') + tuple(options)
+        self.nodes = [Redis(*options, *self.bus())
+                      for _ in range(masters * (replicas + 1))]
+        self.cli('--cluster', 'create', *[
+            '127.0.0.1:%d' % n.port for n in self.nodes],
+            '--cluster-replicas', str(replicas), '--cluster-yes')
+        if not self.healthy():
+            raise SystemExit('Bail out! the cluster does not form')
+
+    @staticmethod
+    def bus():
+        return '--cluster-port', str(free_port())
+
+    @staticmethod
+    def cli(*args, check=True):
+        done = subprocess.run(['redis-cli', *args], capture_output=True,
+                              text=True, timeout=120)
+        if check and done.returncode:
+            raise SystemExit('Bail out! redis-cli %s: %s' % (
+                ' '.join(args[:2]), done.stdout[-2000:] + done.stderr))
+        return done
+
+    @property
+    def url(self):
+        return 'redis-cluster://' + ','.join(
+            '127.0.0.1:%d' % n.port for n in self.nodes[:3])
+
+    def alive(self):
+        return [n for n in self.nodes if n.process]
+
+    def healthy(self, timeout=40):
+        def good():
+            views = set()
+            for n in self.alive():
+                info = n('CLUSTER', 'INFO')
+                if b'cluster_state:ok' not in info \
+                        or b'cluster_slots_ok:16384' not in info:
+                    return False
+                views.add(repr(sorted((r[0], r[1], r[2][1], len(r))
+                                      for r in n('CLUSTER', 'SLOTS'))))
+                role = n('ROLE')
+                if role[0] == b'slave' and role[3] != b'connected':
+                    return False
+            return len(views) == 1
+        return until(good, timeout)
+
+    def id(self, node):
+        return node('CLUSTER', 'MYID').decode()
+
+    def masters(self):
+        found = []
+        for r in self.alive()[0]('CLUSTER', 'SLOTS'):
+            for n in self.nodes:
+                if n.port == r[2][1] and n not in found:
+                    found.append(n)
+        return found
+
+    def move(self, slots, a=None, b=None):
+        """resharding as redis-cli does it"""
+        self.healthy()            # all of them know of the last move
+        masters = self.masters()
+        a = a or masters[0]
+        b = b or masters[1]
+        return self.cli('--cluster', 'reshard', '127.0.0.1:%d' % a.port,
+                        '--cluster-from', self.id(a), '--cluster-to',
+                        self.id(b), '--cluster-slots', str(slots),
+                        '--cluster-yes', '--cluster-timeout', '5000',
+                        check=False)
+
+    def crash(self, node=None):
+        node = node or self.masters()[0]
+        node.stop()
+        live = self.alive()[0]
+        return node, until(lambda: b'cluster_state:ok' in
+                           live('CLUSTER', 'INFO') and node.port not in
+                           [r[2][1] for r in live('CLUSTER', 'SLOTS')], 30)
+
+    def heal(self):
+        for n in self.nodes:
+            if n.process is None:
+                n.start()
+        return self.healthy()
+
+    def stop(self):
+        for n in self.nodes:
+            n.stop()
