@@ -78,6 +78,11 @@ class Forgetful(C1):
     short = 0
     # a hot store that loses has lost what was said just before the kill
     before = 0
+    expected = ('keys may be forgotten',)
+    amnesia = '0'             # losses are to be met
+
+    def rig_args(self):
+        return dict(super().rig_args(), store_args='amnesia=' + self.amnesia)
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -151,6 +156,26 @@ class C3(Forgetful):
         self.moments += [begin, time.monotonic()]
         await asyncio.sleep(self.rng.choice((0.1, 0.3)))
         return True
+
+
+class C3a(C3):
+    """The same with amnesia=: new keys are refused after each loss."""
+
+    name = 'C3a'
+    title = 'Redis loses its data, amnesia=2s'
+    n = 30
+    short = 0
+    amnesia = '2s'
+    sometimes = C3.sometimes + ('store_unavailable', 'noticed')
+
+    async def inject(self):
+        done = await super().inject()
+        await asyncio.sleep(2.5)
+        return done
+
+    def after(self):
+        super().after()
+        self.counts['noticed'] += self.log.count('keys may be forgotten')
 
 
 class C6(RedisCampaign):

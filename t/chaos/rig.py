@@ -93,21 +93,26 @@ class Nginx(Gateway):
 class Rig:
     def __init__(self, root, store, module=None, lease=2, timeout=5,
                  redis=(), proxied=False, seed=0, http='', main='', env=None,
-                 size='256m', connections=1, store_args=''):
+                 size='256m', connections=1, store_args='', servers=None):
         os.makedirs(root, exist_ok=True)
         self.root = root
         self.store = store
         self.args = dict(module=module, lease=lease, timeout=timeout,
                          proxied=proxied, seed=seed, http=http, main=main,
                          env=env, size=size, connections=connections,
-                         store_args=store_args, redis=redis)
+                         store_args=store_args, redis=redis, servers=servers)
+        self.set = None           # Redis servers that belong together
         self.gw = self.redis = self.proxy = self.upstream = None
 
     async def start(self):
         a = self.args
         self.upstream = Upstream(self.root + '/ledger')
         target = 'shm:' + a['size']
-        if self.store == 'redis':
+        if self.store == 'redis' and a['servers']:
+            self.set = a['servers']()
+            target = '%s timeout=%dms %s' % (
+                self.set.url, a['timeout'] * 1000, a['store_args'])
+        elif self.store == 'redis':
             self.redis = Redis(self.root + '/redis', *a['redis'])
             port = self.redis.port
             if a['proxied']:
@@ -187,6 +192,8 @@ class Rig:
             self.gw.stop()
         if self.proxy:
             await self.proxy.stop()
+        if self.set:
+            self.set.stop()
         if self.redis:
             self.redis.end()
         if self.upstream:
