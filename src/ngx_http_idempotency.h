@@ -279,6 +279,7 @@ typedef struct {
     /* the answer, see capture.c */
 
     ngx_http_idempotency_answer_e      answer;
+    ngx_http_event_handler_pt          sender;     /* while we come first */
     ngx_chain_t                       *body;
     ngx_chain_t                      **last_body;
     ngx_buf_t                         *tail;   /* being filled */

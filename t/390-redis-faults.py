@@ -1,4 +1,5 @@
-"""The promise, while Redis is killed, paused and restarted under load.
+"""The promise, while Redis is killed, paused and restarted under load, and
+its connections cut.
 
 No key is executed twice, all answers of a key are the same, and every key
 comes to its answer within seconds after Redis is back: what could not be
@@ -38,7 +39,7 @@ MUTANTS = {
         (0, b'if r and st ~= 0 and st ~= 1 and not (st == 3',
          b'if r and st ~= 0 and st == 9 and not (st == 3'),
     'the same owner is not told "yours"':
-        (2, b'elseif r and r_owner == own then',
+        (3, b'elseif r and r_owner == own then',
          b"elseif r and r_owner == ''  then"),
     'a completion is not kept':
         (0, b'r_state, r_kept, r_status = 4, kept, status\n'
@@ -138,10 +139,14 @@ class Campaign:
             self.redis.start()
         elif kind == 'pause':
             self.redis.pause()
-            # the second: a claim is asked again when Redis is back
-            await asyncio.sleep(self.rng.choice([self.rng.uniform(0.1, 2),
-                                self.rng.uniform(1.2, 1.8) * TIMEOUT]))
+            await asyncio.sleep(self.rng.uniform(0.1, 2))
             self.redis.resume()
+        elif kind == 'cut':
+            # what was executed and not told is asked again
+            for _ in range(self.rng.choice([1, 1, 5])):
+                self.redis.ask('CLIENT', 'KILL', 'TYPE', 'normal',
+                               'SKIPME', 'yes')
+                await asyncio.sleep(self.rng.uniform(0.02, 0.1))
         else:
             await asyncio.get_running_loop().run_in_executor(
                 None, self.redis.quit)
@@ -154,7 +159,7 @@ class Campaign:
         await asyncio.sleep(1)
         self.before = self.usage()
 
-        kinds = ['kill', 'pause', 'restart'] * FAULTS
+        kinds = ['kill', 'pause', 'restart', 'cut'] * FAULTS
         self.rng.shuffle(kinds)
         for i, kind in enumerate(kinds):
             await self.break_redis(kind)
@@ -275,7 +280,8 @@ def check(c):
             if k.settled and len(effects.get(k.name, [])) != 1]
     ok(not lost, 'and was executed', stories(lost))
 
-    ok(c.worst < 2 * TIMEOUT + TIMEOUT + 3,
+    # a claim, an answer that is on its way, a completion
+    ok(c.worst < TIMEOUT + 0.2 + TIMEOUT + 2,
        'nobody waited for long: %.2f s at most' % c.worst)
 
 
@@ -290,7 +296,9 @@ def check_workers(c, workers):
        'no descriptor is left behind', '%r, then %r' % (c.quiet, c.after))
     grown = max(b - a for a, b in zip(sorted(c.middle[1]),
                                       sorted(c.after[1])))
-    ok(grown < 4096, 'memory does not grow in the second half: %d kB' % grown)
+    # a sanitizer keeps what was freed
+    ok(grown < 4096 or 'ASAN_OPTIONS' in os.environ,
+       'memory does not grow in the second half: %d kB' % grown)
 
 
 def check_seen(c):
@@ -311,7 +319,7 @@ def check_seen(c):
     print('# %d keys, %d requests, %d executions, faults: %s' % (
         len(c.keys), count(c, lambda a: True), len(c.up.entries),
         ', '.join('%d %s' % (c.faults.count(k), k)
-                  for k in ('kill', 'pause', 'restart'))))
+                  for k in ('kill', 'pause', 'restart', 'cut'))))
     for name, n in seen.items():
         print('# %-24s %d' % (name, n))
     missing = [name for name, n in seen.items()

@@ -249,6 +249,19 @@ def test_not_storable():
             'executed, while the stream still runs')
     c.close()
 
+    # nginx itself holds a header back where it buffers
+    c = gw.call('/unbuffered/events/3000', 'events3')
+    start = time.time()
+    first = c.read_some(10)
+    took = time.time() - start
+    ok(first.startswith(b'HTTP/1.1 2') and b'event 0' not in first
+       and took < 2.5, 'a header does not wait for its first event',
+       (took, first))
+    while b'event 1' not in first:
+        first += c.read_some(10)
+    c.close()
+    executed(up, 'events3', 1, 'a stream with a late event')
+
     a = gw.post('/upgrade/upgrade', 'upgrade', headers=[('Upgrade', 'echo')])
     same((a.status, a.get('upgrade')), (101, 'echo'), 'an upgrade passes')
     ok(re.search(rb'effect \d+\n$', a.raw), 'with what follows', a.raw)

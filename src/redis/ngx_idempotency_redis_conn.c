@@ -202,8 +202,7 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
 
     n = conn->ncommands;
 
-    steady = ((ngx_msec_int_t) (ngx_current_msec - conn->since)
-              >= NGX_IDEMPOTENCY_REDIS_STEADY);
+    steady = ngx_idempotency_redis_conn_is_steady(conn);
 
     ngx_idempotency_redis_conn_close(conn);
     ngx_idempotency_redis_conn_drop(conn, error);
@@ -226,6 +225,14 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_dial(conn);
 
     conn->redis->topology->lost(conn->node);
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_conn_is_steady(ngx_idempotency_redis_conn_t *conn)
+{
+    return (ngx_msec_int_t) (ngx_current_msec - conn->since)
+           >= NGX_IDEMPOTENCY_REDIS_STEADY;
 }
 
 

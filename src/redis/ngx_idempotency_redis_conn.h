@@ -57,6 +57,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_str_t                          *args;
     ngx_uint_t                          nargs;
     ngx_str_t                          *key;     /* NULL: any server will do */
+    ngx_msec_t                          within;  /* 0: the store's timeout */
     ngx_msec_t                          deadline;
     ngx_msec_t                          until;   /* on whatever servers */
     ngx_idempotency_redis_handler_pt    handler;

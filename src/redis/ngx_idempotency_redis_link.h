@@ -286,6 +286,9 @@ void ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn);
 /* A connection that was ready is lost; the first command gets "error". */
 void ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_error_e error);
+/* Has it lasted long enough for a loss to be no sign of trouble? */
+ngx_uint_t ngx_idempotency_redis_conn_is_steady(
+    ngx_idempotency_redis_conn_t *conn);
 /* nginx set c->close: the worker is about to exit. */
 void ngx_idempotency_redis_conn_retire(ngx_idempotency_redis_conn_t *conn);
 /* Login is over. */

@@ -26,6 +26,8 @@ static ngx_int_t ngx_idempotency_redis_pipe_read(
     ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_pipe_reply(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
+static ngx_msec_int_t ngx_idempotency_redis_pipe_left(
+    ngx_idempotency_redis_conn_t *conn, ngx_msec_t more);
 static void ngx_idempotency_redis_pipe_closed(
     ngx_idempotency_redis_conn_t *conn, ngx_err_t err);
 static void ngx_idempotency_redis_pipe_broken(
@@ -36,6 +38,7 @@ ngx_int_t
 ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     ngx_str_t *bytes, ngx_idempotency_redis_cmd_t *cmd)
 {
+    ngx_msec_t    wait;
     ngx_event_t  *ev;
 
     static u_char  asking[] = "*1" CRLF "$6" CRLF "ASKING" CRLF;
@@ -65,7 +68,17 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     cmd->end = conn->appended;
     cmd->sent = 0;
     cmd->error = NGX_IDEMPOTENCY_REDIS_FINE;
-    cmd->deadline = ngx_current_msec + conn->redis->timeout;
+
+    wait = conn->redis->timeout;
+
+    if (cmd->until
+        && (ngx_msec_int_t) (cmd->until - ngx_current_msec)
+           < (ngx_msec_int_t) wait)
+    {
+        wait = cmd->until - ngx_current_msec;
+    }
+
+    cmd->deadline = ngx_current_msec + wait;
 
     ngx_queue_insert_tail(&conn->commands, &cmd->queue);
     conn->ncommands++;
@@ -75,15 +88,24 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     }
 
     /*
-     * the timer is not moved for each command: it may go off earlier than
-     * needed, and then looks; it holds an exiting worker while somebody waits
+     * the timer is not moved for each command, only for one that has less
+     * time than those before: it may go off earlier than needed, and then
+     * looks; it holds an exiting worker while somebody waits
      */
 
     ev = &conn->deadline;
     ev->cancelable = (conn->node->kind != NGX_IDEMPOTENCY_REDIS_SERVER);
 
+    if (ev->timer_set
+        && (ngx_msec_int_t) (ev->timer.key - cmd->deadline) > 0)
+    {
+        /* ngx_event_add_timer() would keep one that is near */
+
+        ngx_del_timer(ev);
+    }
+
     if (!ev->timer_set) {
-        ngx_add_timer(ev, conn->redis->timeout);
+        ngx_add_timer(ev, wait);
     }
 
     if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
@@ -452,10 +474,8 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
 void
 ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
 {
-    ngx_queue_t                   *q;
     ngx_msec_int_t                 left;
     ngx_connection_t              *dummy;
-    ngx_idempotency_redis_cmd_t   *cmd;
     ngx_idempotency_redis_conn_t  *conn;
 
     dummy = ev->data;
@@ -465,10 +485,7 @@ ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
         return;
     }
 
-    q = ngx_queue_head(&conn->commands);
-    cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
-
-    left = (ngx_msec_int_t) (cmd->deadline - ngx_current_msec);
+    left = ngx_idempotency_redis_pipe_left(conn, 0);
 
     if (left > 0) {
         ngx_add_timer(ev, (ngx_msec_t) left);
@@ -479,7 +496,7 @@ ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
 
         /* this process was stopped or busy, the server had no time at all */
 
-        cmd->deadline = ngx_current_msec + conn->redis->timeout;
+        (void) ngx_idempotency_redis_pipe_left(conn, conn->redis->timeout);
         ngx_add_timer(ev, conn->redis->timeout);
         return;
     }
@@ -502,6 +519,40 @@ ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
 }
 
 
+/*
+ * The time left to who has the least: usually the first, but not where one is
+ * asked again.  Who has none is given "more", if there is any to give.
+ */
+
+static ngx_msec_int_t
+ngx_idempotency_redis_pipe_left(ngx_idempotency_redis_conn_t *conn,
+    ngx_msec_t more)
+{
+    ngx_queue_t                  *q;
+    ngx_msec_int_t                left, least;
+    ngx_idempotency_redis_cmd_t  *cmd;
+
+    least = NGX_MAX_INT32_VALUE;
+
+    for (q = ngx_queue_head(&conn->commands);
+         q != ngx_queue_sentinel(&conn->commands);
+         q = ngx_queue_next(q))
+    {
+        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+
+        left = (ngx_msec_int_t) (cmd->deadline - ngx_current_msec);
+
+        if (left <= 0 && more) {
+            cmd->deadline = ngx_current_msec + more;
+        }
+
+        least = ngx_min(least, left);
+    }
+
+    return least;
+}
+
+
 static void
 ngx_idempotency_redis_pipe_closed(ngx_idempotency_redis_conn_t *conn,
     ngx_err_t err)
@@ -519,6 +570,13 @@ ngx_idempotency_redis_pipe_closed(ngx_idempotency_redis_conn_t *conn,
                                      NGX_IDEMPOTENCY_REDIS_SAID_LOST, err,
                                      "closed the connection, commands "
                                      "lost: %ui", conn->ncommands);
+
+    } else if (!ngx_idempotency_redis_conn_is_steady(conn)) {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_SAID_LOST, err,
+                                     "closed a connection as soon as it was "
+                                     "made, requests are refused until the "
+                                     "next one is up");
 
     } else {
         ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, err,

@@ -115,7 +115,8 @@ ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
         return NGX_ERROR;
     }
 
-    cmd->until = ngx_current_msec + redis->timeout;
+    cmd->until = ngx_current_msec + (cmd->within ? cmd->within
+                                               : redis->timeout);
     cmd->moves = 0;
     cmd->skip = 0;
 

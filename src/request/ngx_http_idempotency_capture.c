@@ -23,6 +23,8 @@ static ngx_int_t ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
+static void ngx_http_idempotency_capture_stored(ngx_idempotency_op_t *op);
+static void ngx_http_idempotency_capture_go_on(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_capture_upgrade(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
@@ -303,6 +305,8 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
     ngx_http_idempotency_answer_give(r, ctx, op);
 
+    op->handler = ngx_http_idempotency_capture_stored;
+
     ctx->settled = 1;
 
     ngx_http_idempotency_failpoint(ctx, "before_complete");
@@ -320,6 +324,50 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     r->buffered |= NGX_HTTP_IDEMPOTENCY_BUFFERED;
 
     return NGX_AGAIN;
+}
+
+
+/*
+ * A sender that is still there, and has nothing to send now, would not call
+ * the filters before it has: see ngx_http_upstream_process_downstream().  The
+ * header of a stream is not to wait for its first event.
+ */
+
+static void
+ngx_http_idempotency_capture_stored(ngx_idempotency_op_t *op)
+{
+    ngx_http_request_t          *r;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = op->data;
+    r = ctx->request;
+
+    if (ngx_http_idempotency_upstream_alive(r) && !ctx->complete && !ctx->cut) {
+        ctx->sender = r->write_event_handler;
+        r->write_event_handler = ngx_http_idempotency_capture_go_on;
+    }
+
+    ngx_http_idempotency_context_wake(op);
+}
+
+
+static void
+ngx_http_idempotency_capture_go_on(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    r->write_event_handler = ctx->sender;
+
+    if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_STORE
+        && ngx_http_output_filter(r, NULL) == NGX_ERROR)
+    {
+        ngx_http_finalize_request(r, NGX_ERROR);
+        return;
+    }
+
+    r->write_event_handler(r);
 }
 
 

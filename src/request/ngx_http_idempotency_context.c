@@ -12,7 +12,6 @@
 #include "ngx_idempotency_random.h"
 
 
-static void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
 static void ngx_http_idempotency_context_cleanup(void *data);
 static void ngx_http_idempotency_context_count(
     ngx_http_idempotency_ctx_t *ctx);
@@ -188,7 +187,7 @@ ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx)
 }
 
 
-static void
+void
 ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
 {
     ngx_connection_t            *c;

@@ -39,6 +39,9 @@ ngx_idempotency_op_t *ngx_http_idempotency_context_op(
  */
 ngx_int_t ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx);
 
+/* What an operation calls that is over, unless its caller sets another. */
+void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
+
 /* The claim was granted: holds its lease until the request is settled. */
 void ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx);
 

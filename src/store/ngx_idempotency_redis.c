@@ -291,10 +291,7 @@ ngx_idempotency_redis_info_line(ngx_str_t *info, char *name, ngx_str_t *value)
 static ngx_int_t
 ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
 {
-    ngx_idempotency_redis_op_t   *rop;
-    ngx_idempotency_redis_ctx_t  *ctx;
-
-    ctx = op->store->data;
+    ngx_idempotency_redis_op_t  *rop;
 
     op->error = NGX_IDEMPOTENCY_ERROR_NONE;
     op->unsure = 0;
@@ -310,8 +307,6 @@ ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
     }
 
     ngx_idempotency_redis_safe_claim(rop);
-
-    rop->deadline = ngx_current_msec + 2 * ctx->redis.timeout;
 
     if (ngx_idempotency_redis_op_send(rop) == NGX_AGAIN) {
         return NGX_AGAIN;

@@ -220,6 +220,7 @@ ngx_idempotency_redis_later_put(ngx_idempotency_redis_op_t *rop,
     ngx_msec_t delay)
 {
     ngx_event_t                  *ev;
+    ngx_msec_int_t                left;
     ngx_idempotency_redis_ctx_t  *ctx;
 
     ctx = rop->op->store->data;
@@ -227,9 +228,18 @@ ngx_idempotency_redis_later_put(ngx_idempotency_redis_op_t *rop,
 
     ngx_queue_insert_tail(&ctx->later.queue, &rop->queue);
 
+    if (!rop->later) {
+        left = (ngx_msec_int_t) (rop->deadline - ngx_current_msec);
+        delay = ngx_min(delay, (ngx_msec_t) ngx_max(left, 1));
+    }
+
     if (ev->timer_set) {
 
-        if (rop->later || !ev->cancelable) {
+        if (rop->later
+            || (!ev->cancelable
+                && (ngx_msec_int_t) (ev->timer.key - ngx_current_msec)
+                   <= (ngx_msec_int_t) delay))
+        {
             return;
         }
 

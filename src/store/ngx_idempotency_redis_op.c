@@ -49,6 +49,7 @@ ngx_idempotency_redis_op_create(ngx_idempotency_op_t *op,
 
     rop->op = op;
     rop->lease = lease;
+    rop->deadline = ngx_current_msec + ctx->redis.timeout;
     rop->script = &ctx->scripts[i];
 
     if (lease) {
@@ -212,6 +213,7 @@ ngx_idempotency_redis_op_answer(ngx_idempotency_redis_op_t *rop)
 ngx_int_t
 ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
 {
+    ngx_msec_int_t                left;
     ngx_idempotency_redis_ctx_t  *ctx;
 
     ctx = rop->op->store->data;
@@ -227,6 +229,14 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
     rop->cmd.handler = ngx_idempotency_redis_op_handler;
     rop->cmd.data = rop;
     rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);
+    rop->cmd.error = NGX_IDEMPOTENCY_REDIS_FINE;
+    rop->cmd.within = 0;
+
+    if (!rop->later) {
+        left = (ngx_msec_int_t) (rop->deadline - ngx_current_msec);
+        rop->cmd.within = ngx_max(left, 1);
+    }
+
 
     return ngx_idempotency_redis_send(&ctx->redis, &rop->cmd);
 }

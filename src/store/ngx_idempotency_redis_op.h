@@ -84,7 +84,7 @@ typedef struct {
     ngx_idempotency_redis_text_t  *script;
     ngx_str_t                      args[NGX_IDEMPOTENCY_REDIS_ARGS];
     ngx_uint_t                     nargs;
-    ngx_msec_t                     deadline;   /* of a claim, all tries */
+    ngx_msec_t                     deadline;   /* of all tries */
 
     unsigned                       eval:1;     /* the script was not there */
     unsigned                       later:1;    /* nobody waits for it */

@@ -105,7 +105,7 @@ class Pause:
         missed = []
         if odd:
             missed.append('%d answers other than 201 and 503' % len(odd))
-        if longest > 2 * TIMEOUT + TIMEOUT + 0.2:
+        if longest > TIMEOUT + 0.3:
             missed.append('a request waited %.2f s' % longest)
         if during > 1.5 * max(before, after) + 5:
             missed.append('the worker used %.1f %%' % during)

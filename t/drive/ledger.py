@@ -21,7 +21,7 @@ it: "/pay/slow/300" waits 300 ms and answers 201.  Words:
     drip/N/MS         chunked, N pieces with MS milliseconds between them
     trailers          chunked with a trailer
     hints             103, then 201
-    events            text/event-stream, two events
+    events[/MS]       text/event-stream, two events, the first one later
     upgrade           101, then echoes
     answer            what the request headers X-Status, X-Header (repeated,
                       "Name: value") and X-Body say
@@ -278,9 +278,10 @@ class Ledger:
         await asyncio.sleep(0.1)
         call.answer(201, b'effect %06d\n' % call.effect)
 
-    async def _do_events(self, call, *rest):
+    async def _do_events(self, call, ms='0', *rest):
         call.writer.write(call.head(200, 'Content-Type: text/event-stream\r\n'
                                          'Transfer-Encoding: chunked\r\n'))
+        await asyncio.sleep(int(ms) / 1000)
         for i in range(2):
             call.chunk(b'data: effect %06d event %d\n\n' % (call.effect, i))
             await call.writer.drain()

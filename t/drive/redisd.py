@@ -144,6 +144,7 @@ class Proxy:
         late      it is executed, and the reply never comes
         cut       the connection is closed before it is executed
         hold      it is executed once the test calls let_go()
+        leave     the same, and the connection it came on is closed at once
         -TEXT     it is not executed, this is the reply
         bytes     the same, any bytes
     """
@@ -244,7 +245,9 @@ class Pair:
         if action == 'cut':
             self.close()
             return False
-        if action == 'hold':
+        if action == 'leave':
+            self.client.shutdown(socket.SHUT_RDWR)
+        if action in ('hold', 'leave'):
             # whoever sent it may be gone by then
             self.proxy.held.wait(30)
         elif isinstance(action, bytes) or action and action[0] == '-':
