@@ -38,9 +38,9 @@ MUTANTS = {
     'a claim is always granted':
         (0, b'if r and st ~= 0 and st ~= 1 and not (st == 3',
          b'if r and st ~= 0 and st == 9 and not (st == 3'),
-    'the same owner is not told "yours"':
-        (3, b'elseif r and r_owner == own then',
-         b"elseif r and r_owner == ''  then"),
+    'nothing is taken back':
+        (3, b'elseif r_owner == own and r_state == 2 then',
+         b'elseif r_owner == own and r_state == 9 then'),
     'a completion is not kept':
         (0, b'r_state, r_kept, r_status = 4, kept, status\n'
          b'r_until, r_tomb = now + ttl * 1000, tomb\ntail = ARGV[2]\n'
@@ -191,13 +191,13 @@ class Campaign:
                     return
                 await asyncio.sleep(0.3)
             if os.environ.get('MUTANT'):
-                todo.clear()          # noticed
+                left.clear()          # noticed
 
-        todo = list(self.keys)
+        left = list(self.keys)
 
         async def some():
-            while todo:
-                await one(todo.pop())
+            while left:
+                await one(left.pop())
 
         await asyncio.gather(*[some() for _ in range(CLIENTS)])
 

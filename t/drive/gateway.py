@@ -130,12 +130,14 @@ class Gateway:
                               capture_output=True, text=True, env=self.env)
 
     def wait_port(self):
+        """the port is there before the workers are"""
         for _ in range(200):
             try:
                 socket.create_connection(('127.0.0.1', self.port)).close()
-                return
+                break
             except OSError:
                 time.sleep(0.02)
+        until(lambda: len(self.workers()) >= self.conf['workers'], 10)
 
     def pid(self):
         with open(self.root + '/nginx.pid') as f:

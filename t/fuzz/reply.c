@@ -8,6 +8,7 @@
 
 #include "fuzz.h"
 #include "../../src/store/ngx_idempotency_redis_op.c"
+#include "../../src/store/ngx_idempotency_redis_question.c"
 
 
 static void fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
