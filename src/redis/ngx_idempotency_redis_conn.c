@@ -92,7 +92,7 @@ ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
         ngx_delete_posted_event(&conn->tell);
     }
 
-    ngx_idempotency_redis_pipe_clear(&conn->out, 0);
+    ngx_idempotency_redis_bytes_clear(&conn->out, 0);
 
     if (conn->names) {
         ngx_destroy_pool(conn->names);
@@ -286,7 +286,7 @@ ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
         conn->reader = NULL;
     }
 
-    ngx_idempotency_redis_pipe_clear(&conn->hello, 0);
+    ngx_idempotency_redis_bytes_clear(&conn->hello, 0);
 
     c = conn->peer.connection;
 
@@ -346,7 +346,7 @@ ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
     conn->ncommands = 0;
     conn->deadline.cancelable = 1;
 
-    ngx_idempotency_redis_pipe_clear(&conn->out,
+    ngx_idempotency_redis_bytes_clear(&conn->out,
                                      NGX_IDEMPOTENCY_REDIS_KEEP);
     conn->appended = 0;
     conn->written = 0;

@@ -320,12 +320,16 @@ void ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
 ngx_int_t ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     ngx_str_t *bytes, ngx_idempotency_redis_cmd_t *cmd);
-ngx_int_t ngx_idempotency_redis_pipe_append(
-    ngx_idempotency_redis_bytes_t *to, u_char *data, size_t len);
 void ngx_idempotency_redis_pipe_open(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_pipe_flush(ngx_event_t *ev);
 void ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev);
-void ngx_idempotency_redis_pipe_clear(ngx_idempotency_redis_bytes_t *bytes,
+
+
+/* bytes: on their way to a server */
+
+ngx_int_t ngx_idempotency_redis_bytes_append(
+    ngx_idempotency_redis_bytes_t *to, u_char *data, size_t len);
+void ngx_idempotency_redis_bytes_clear(ngx_idempotency_redis_bytes_t *bytes,
     size_t keep);
 
 

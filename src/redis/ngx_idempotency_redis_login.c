@@ -159,7 +159,7 @@ ngx_idempotency_redis_login_say(ngx_idempotency_redis_conn_t *conn,
         return NGX_ERROR;
     }
 
-    rc = ngx_idempotency_redis_pipe_append(&conn->hello, bytes.data,
+    rc = ngx_idempotency_redis_bytes_append(&conn->hello, bytes.data,
                                            bytes.len);
 
     ngx_idempotency_redis_encode_free(&bytes);

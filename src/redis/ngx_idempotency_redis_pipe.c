@@ -8,9 +8,6 @@
 #include "ngx_idempotency_redis_link.h"
 
 
-/* not yet written; more is refused */
-#define NGX_IDEMPOTENCY_REDIS_UNSENT  (64 * 1024 * 1024)
-
 /* milliseconds: a timer that goes off so late says nothing about others */
 #define NGX_IDEMPOTENCY_REDIS_LATE     200
 
@@ -47,7 +44,7 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
 
         /* it has a reply of its own, which is skipped */
 
-        if (ngx_idempotency_redis_pipe_append(&conn->out, asking,
+        if (ngx_idempotency_redis_bytes_append(&conn->out, asking,
                                               sizeof(asking) - 1)
             != NGX_OK)
         {
@@ -57,7 +54,7 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
         conn->appended += sizeof(asking) - 1;
     }
 
-    if (ngx_idempotency_redis_pipe_append(&conn->out, bytes->data, bytes->len)
+    if (ngx_idempotency_redis_bytes_append(&conn->out, bytes->data, bytes->len)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -115,70 +112,6 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     }
 
     return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_idempotency_redis_pipe_append(ngx_idempotency_redis_bytes_t *to,
-    u_char *data, size_t len)
-{
-    size_t   used, size;
-    u_char  *start;
-
-    if (len <= (size_t) (to->end - to->last)) {
-        to->last = ngx_cpymem(to->last, data, len);
-        return NGX_OK;
-    }
-
-    used = to->last - to->pos;
-
-    if (len > NGX_IDEMPOTENCY_REDIS_UNSENT
-        || used > NGX_IDEMPOTENCY_REDIS_UNSENT - len)
-    {
-        return NGX_ERROR;
-    }
-
-    size = ngx_max(2 * (used + len), 4096);
-
-    start = ngx_alloc(size, ngx_cycle->log);
-    if (start == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (used) {
-        ngx_memcpy(start, to->pos, used);
-    }
-
-    if (to->start) {
-        ngx_free(to->start);
-    }
-
-    to->start = start;
-    to->pos = start;
-    to->last = ngx_cpymem(start + used, data, len);
-    to->end = start + size;
-
-    return NGX_OK;
-}
-
-
-/* empties it, and gives its memory back if that is more than "keep" */
-
-void
-ngx_idempotency_redis_pipe_clear(ngx_idempotency_redis_bytes_t *bytes,
-    size_t keep)
-{
-    if (bytes->start == NULL) {
-        return;
-    }
-
-    bytes->pos = bytes->start;
-    bytes->last = bytes->start;
-
-    if ((size_t) (bytes->end - bytes->start) > keep) {
-        ngx_free(bytes->start);
-        ngx_memzero(bytes, sizeof(ngx_idempotency_redis_bytes_t));
-    }
 }
 
 
@@ -278,7 +211,7 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
     }
 
     if (bytes->pos == bytes->last) {
-        ngx_idempotency_redis_pipe_clear(bytes, NGX_IDEMPOTENCY_REDIS_KEEP);
+        ngx_idempotency_redis_bytes_clear(bytes, NGX_IDEMPOTENCY_REDIS_KEEP);
     }
 
     if (ngx_handle_write_event(wev, 0) != NGX_OK) {
