@@ -1,6 +1,7 @@
 """Starts the cases, measures them in turns, and checks what they did."""
 
 import collections
+import math
 import random
 import statistics
 import sys
@@ -10,6 +11,10 @@ import load
 import servers
 
 SAMPLE = 20
+
+# times the connections: so many answers make up for the requests that are
+# begun and not answered when the time is over
+ENOUGH = 4
 
 
 class Bench:
@@ -23,6 +28,7 @@ class Bench:
         self.redis = servers.RedisServer()
         self.subjects = {}
         self.filled = set()         # sets of replays that are there
+        self.pace = {}              # seconds of a turn
         self.turns = 0
 
     def subject(self, case):
@@ -37,7 +43,10 @@ class Bench:
         if case.kind == 'replay':
             fill(case, subject, size, self.filled)
         for _ in range(1 if self.args.quick else 2):
-            self.load(case, subject, size, 1, connections)
+            warm = self.load(case, subject, size, 1, connections)
+        rate = warm.requests / warm.seconds
+        self.pace[case.name] = max(self.args.seconds, min(
+            8, math.ceil(ENOUGH * connections / (rate or 1))))
         if case.kind == 'first':
             subject.forget()
 
@@ -61,11 +70,14 @@ class Bench:
         cpu, other = subject.cpu(), redis.cpu() if subject.db else 0
 
         n, seconds, p50, p99 = self.load(case, subject, size,
-                                         self.args.seconds, connections)
+                                         self.pace[case.name], connections)
 
         cpu = subject.cpu() - cpu
         other = redis.cpu() - other if subject.db else 0
         served = servers.settled(subject.executed) - served
+        if not n:
+            sys.exit('%s: nothing was answered in %d s' % (case.name,
+                                                           seconds))
 
         # wrk leaves a request on each connection when its time is over
         expected = case.expected(n)

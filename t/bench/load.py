@@ -88,9 +88,9 @@ def wrk(port, size, seconds, prefix, keys=0, connections=32):
         preexec_fn=rig.on_other_cores).stdout
     m = re.search(r'BENCH (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)', out)
     requests, errors, status, us, p50, p99 = (int(x) for x in m.groups())
-    if errors or status or not requests:
-        sys.exit('%s: %d requests, %d of them failed, %d with a bad status'
-                 % (prefix, requests, errors, status))
+    if errors or status:
+        sys.exit('port %d, keys %s: %d requests, %d of them failed, %d with '
+                 'a bad status' % (port, prefix, requests, errors, status))
     return Result(requests, us / 1e6, p50 / 1000, p99 / 1000)
 
 
