@@ -4,8 +4,14 @@
  */
 
 
+/*
+ * The functions below EVP: OpenSSL 3 allocates, clears and looks for engines
+ * at each EVP_DigestInit_ex(), which costs more than to hash a small body.
+ */
+#define OPENSSL_SUPPRESS_DEPRECATED
+
 #include "ngx_http_idempotency_digest.h"
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 
 /* what is gathered before libcrypto is called */
@@ -18,13 +24,11 @@
 static ngx_int_t ngx_http_idempotency_digest_flush(void);
 
 
-/* reused by all requests of the worker: making one costs more than hashing */
+static SHA256_CTX  ngx_http_idempotency_digest_ctx;
 
-static EVP_MD_CTX  *ngx_http_idempotency_digest_ctx;
-
-static u_char       ngx_http_idempotency_digest_buf
-                        [NGX_HTTP_IDEMPOTENCY_DIGEST_BUF];
-static size_t       ngx_http_idempotency_digest_len;
+static u_char      ngx_http_idempotency_digest_buf
+                       [NGX_HTTP_IDEMPOTENCY_DIGEST_BUF];
+static size_t      ngx_http_idempotency_digest_len;
 
 
 ngx_int_t
@@ -32,27 +36,9 @@ ngx_http_idempotency_digest_start(ngx_log_t *log)
 {
     ngx_http_idempotency_digest_len = 0;
 
-    if (ngx_http_idempotency_digest_ctx == NULL) {
-        ngx_http_idempotency_digest_ctx = EVP_MD_CTX_new();
-
-        if (ngx_http_idempotency_digest_ctx == NULL
-            || EVP_DigestInit_ex(ngx_http_idempotency_digest_ctx,
-                                 EVP_sha256(), NULL)
-               != 1)
-        {
-            ngx_log_error(NGX_LOG_CRIT, log, 0,
-                          "idempotency cannot use SHA-256 of libcrypto");
-            EVP_MD_CTX_free(ngx_http_idempotency_digest_ctx);
-            ngx_http_idempotency_digest_ctx = NULL;
-            return NGX_ERROR;
-        }
-
-        return NGX_OK;
-    }
-
-    /* the same algorithm again: nothing is looked up */
-
-    if (EVP_DigestInit_ex(ngx_http_idempotency_digest_ctx, NULL, NULL) != 1) {
+    if (SHA256_Init(&ngx_http_idempotency_digest_ctx) != 1) {
+        ngx_log_error(NGX_LOG_CRIT, log, 0,
+                      "idempotency cannot use SHA-256 of libcrypto");
         return NGX_ERROR;
     }
 
@@ -74,7 +60,7 @@ ngx_http_idempotency_digest_add(const u_char *data, size_t len)
         }
 
         if (len > NGX_HTTP_IDEMPOTENCY_DIGEST_BUF) {
-            return EVP_DigestUpdate(ngx_http_idempotency_digest_ctx, data, len)
+            return SHA256_Update(&ngx_http_idempotency_digest_ctx, data, len)
                    == 1 ? NGX_OK : NGX_ERROR;
         }
     }
@@ -97,8 +83,8 @@ ngx_http_idempotency_digest_flush(void)
 
     ngx_http_idempotency_digest_len = 0;
 
-    if (EVP_DigestUpdate(ngx_http_idempotency_digest_ctx,
-                         ngx_http_idempotency_digest_buf, len)
+    if (SHA256_Update(&ngx_http_idempotency_digest_ctx,
+                      ngx_http_idempotency_digest_buf, len)
         != 1)
     {
         return NGX_ERROR;
@@ -140,15 +126,11 @@ ngx_http_idempotency_digest_add_part(const ngx_str_t *part)
 ngx_int_t
 ngx_http_idempotency_digest_finish(u_char *digest)
 {
-    unsigned int  len;
-
     if (ngx_http_idempotency_digest_flush() != NGX_OK) {
         return NGX_ERROR;
     }
 
-    if (EVP_DigestFinal_ex(ngx_http_idempotency_digest_ctx, digest, &len)
-        != 1)
-    {
+    if (SHA256_Final(digest, &ngx_http_idempotency_digest_ctx) != 1) {
         return NGX_ERROR;
     }
 
