@@ -1,6 +1,7 @@
 """Starts the cases, measures them in turns, and checks what they did."""
 
 import collections
+import contextlib
 import math
 import random
 import statistics
@@ -100,7 +101,8 @@ class Bench:
     def rounds(self, cases, rounds, size=0, connections=32):
         """All cases in turns, in another order in each round."""
         for case in cases:
-            self.ready(case, size, connections)
+            with named(case):
+                self.ready(case, size, connections)
         results = {case.name: Samples() for case in cases}
         for turn in range(rounds):
             order = list(cases)
@@ -109,7 +111,8 @@ class Bench:
                 results[case.name].append(self.measure(case, size,
                                                        connections))
         for case in cases:
-            check_replays(case, self.subject(case), size)
+            with named(case):
+                check_replays(case, self.subject(case), size)
         return results
 
     def complaints(self):
@@ -148,6 +151,14 @@ class Samples(list):
 
 
 # answers and executions, looked at one by one
+
+@contextlib.contextmanager
+def named(case):
+    try:
+        yield
+    except OSError as e:
+        sys.exit('%s: %s' % (case.name, e))
+
 
 def check(case, subject):
     """The first request is executed once, its duplicate is its equal."""

@@ -111,6 +111,8 @@ LUA_LOCATION = '''
         }
         location /upstream/ {
             internal;
+            # a captured answer has to fit into them
+            proxy_buffers 256 8k;
             proxy_pass http://upstream/;
 '''
 LUA_MODULES = ['/usr/lib/nginx/modules/ndk_http_module.so',
