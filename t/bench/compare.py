@@ -66,7 +66,8 @@ def plot(folder, bench, found):
     for name, control in (('gateways', rows.BARE), ('express', rows.EXPRESS)):
         bars = [(case.name, found[case.name].median('cpu'),
                  found[case.name].median('redis'), case.kind)
-                for case in bench.cases if case.control == control]
+                for case in bench.cases
+                if (case.control == rows.EXPRESS) == (control == rows.EXPRESS)]
         if bars:
             svg.bars('%s/%s.svg' % (folder, name),
                      'CPU time per request, beside ' + control,
