@@ -342,10 +342,14 @@ ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ilcf->ttl = ngx_parse_time(&value[1], 1);
 
-    if (ilcf->ttl == (time_t) NGX_ERROR || ilcf->ttl == 0) {
+    if (ilcf->ttl == (time_t) NGX_ERROR
+        || ilcf->ttl == 0
+        || ilcf->ttl > NGX_MAX_INT32_VALUE)
+    {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid time \"%V\" in \"idempotency_ttl\", it "
-                           "must be a second at least, as in \"24h\"",
+                           "must be a second at least, as in \"24h\", and "
+                           "68 years at most",
                            &value[1]);
         return NGX_CONF_ERROR;
     }
@@ -368,10 +372,13 @@ ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ilcf->tombstone = ngx_parse_time(&s, 1);
 
-    if (ilcf->tombstone == (time_t) NGX_ERROR) {
+    if (ilcf->tombstone == (time_t) NGX_ERROR
+        || ilcf->tombstone > NGX_MAX_INT32_VALUE)
+    {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid time \"%V\" in \"idempotency_ttl\", write "
-                           "it as in \"tombstone=30d\"", &s);
+                           "it as in \"tombstone=30d\", 68 years at most",
+                           &s);
         return NGX_CONF_ERROR;
     }
 

@@ -1483,3 +1483,21 @@ idempotency_in_progress reject;
 idempotency_in_progress wait=5s;
 --- error_log
 "idempotency_in_progress" directive is duplicate
+
+
+
+=== TEST 146: a ttl of a century
+--- wrong
+idempotency_ttl 100y;
+--- error_log
+invalid time "100y" in "idempotency_ttl"
+68 years at most
+
+
+
+=== TEST 147: a tombstone of a century
+--- wrong
+idempotency_ttl 1d tombstone=100y;
+--- error_log
+invalid time "100y" in "idempotency_ttl"
+68 years at most

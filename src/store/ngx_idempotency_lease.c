@@ -17,6 +17,7 @@ static void ngx_idempotency_lease_renew(ngx_idempotency_store_t *store,
     ngx_queue_t *from);
 static ngx_uint_t ngx_idempotency_lease_due(ngx_idempotency_held_t *held);
 static void ngx_idempotency_lease_done(ngx_idempotency_op_t *op);
+static ngx_uint_t ngx_idempotency_lease_failed(ngx_idempotency_op_t *op);
 static void ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line,
     ngx_msec_t sent);
 
@@ -222,15 +223,38 @@ ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op)
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\" did not renew %ui leases",
-                      &op->store->name, op->leases->nelts);
-        return;
+                      &op->store->name, ngx_idempotency_lease_failed(op));
     }
 
     line = op->leases->elts;
 
     for (i = 0; i < op->leases->nelts; i++) {
-        ngx_idempotency_lease_confirm(&line[i], op->submitted);
+
+        /* with several servers, some may have done their part */
+
+        if (op->error == NGX_IDEMPOTENCY_ERROR_NONE
+            || line[i].result == NGX_IDEMPOTENCY_OK)
+        {
+            ngx_idempotency_lease_confirm(&line[i], op->submitted);
+        }
     }
+}
+
+
+static ngx_uint_t
+ngx_idempotency_lease_failed(ngx_idempotency_op_t *op)
+{
+    ngx_uint_t                i, n;
+    ngx_idempotency_lease_t  *line;
+
+    line = op->leases->elts;
+    n = 0;
+
+    for (i = 0; i < op->leases->nelts; i++) {
+        n += (line[i].result != NGX_IDEMPOTENCY_OK);
+    }
+
+    return n;
 }
 
 
