@@ -90,6 +90,6 @@ def crowd(subject, have, want):
         return
     redis = subject.redis.client
     redis('SELECT', subject.db)
-    model = redis('RANDOMKEY')
+    model = next(key for key in redis('KEYS', '*') if b'counter' not in key)
     for begin in range(have, want, BATCH):
         redis('EVAL', COPIES, 1, model, begin, min(begin + BATCH, want) - 1)
