@@ -38,6 +38,7 @@ fuzz_init(void)
     ngx_str_set(&fuzz_ctx.prefix, "idem:");
 
     fuzz_store.data = &fuzz_ctx;
+    fuzz_store.counts = &ngx_idempotency_counts_nowhere;
     fuzz_ctx.store = &fuzz_store;
     fuzz_ctx.redis.name = fuzz_store.name;
 
