@@ -90,7 +90,7 @@ test-all: export FAULTS := 100
 test-all: export FAILOVERS := 20
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
-test-all: test model test-asan
+test-all: test model fuzz-short test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
