@@ -100,12 +100,9 @@ ngx_http_idempotency_stats_json_store(ngx_idempotency_store_t *store,
     }
 
     ngx_http_idempotency_text_add(text,
-        "},\"leases\":%A,\"waiting\":%A,\"connections\":%A,"
-        "\"reconnects\":%uA,\"losses\":%uA,\"unacknowledged\":%uA,"
-        "\"retries\":%uA,\"retrying\":%A",
-        counts->leases, counts->waiting, counts->connections,
-        counts->reconnects, counts->losses, counts->unacked,
-        counts->retries, counts->retrying);
+        "},\"leases\":%A,\"waiting\":%A,\"losses\":%uA,"
+        "\"unacknowledged\":%uA",
+        counts->leases, counts->waiting, counts->losses, counts->unacked);
 
     if (store->usage) {
         store->usage(store, &usage);

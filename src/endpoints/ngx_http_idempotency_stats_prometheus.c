@@ -42,12 +42,6 @@ static ngx_http_idempotency_stats_value_t
     { "waiting", "gauge", "Duplicates that wait for another request now.",
       offsetof(ngx_idempotency_store_counts_t, waiting) },
 
-    { "store_connections", "gauge", "Connections to Redis that are ready.",
-      offsetof(ngx_idempotency_store_counts_t, connections) },
-
-    { "store_reconnects_total", "counter", "Connections to Redis made anew.",
-      offsetof(ngx_idempotency_store_counts_t, reconnects) },
-
     { "store_losses_total", "counter",
       "Times that Redis was seen to have forgotten.",
       offsetof(ngx_idempotency_store_counts_t, losses) },
@@ -55,13 +49,6 @@ static ngx_http_idempotency_stats_value_t
     { "store_unacknowledged_total", "counter",
       "Operations that too few replicas have acknowledged.",
       offsetof(ngx_idempotency_store_counts_t, unacked) },
-
-    { "store_retries_total", "counter",
-      "Operations that went on in the background.",
-      offsetof(ngx_idempotency_store_counts_t, retries) },
-
-    { "store_retrying", "gauge", "Operations in the background now.",
-      offsetof(ngx_idempotency_store_counts_t, retrying) },
 
     { NULL, NULL, NULL, 0 }
 };

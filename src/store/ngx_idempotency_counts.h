@@ -32,12 +32,8 @@ typedef struct {
     ngx_atomic_t                    errors[NGX_IDEMPOTENCY_ERRORS];
     ngx_atomic_t                    leases;      /* held now */
     ngx_atomic_t                    waiting;     /* duplicates, now */
-    ngx_atomic_t                    connections; /* ready, now */
-    ngx_atomic_t                    reconnects;
     ngx_atomic_t                    losses;      /* of memory, noticed */
     ngx_atomic_t                    unacked;     /* too few replicas */
-    ngx_atomic_t                    retries;     /* in the background */
-    ngx_atomic_t                    retrying;    /* operations, now */
 } ngx_idempotency_store_counts_t;
 
 
