@@ -46,11 +46,11 @@ def main():
     for good, name, detail in doctored.cases():
         ok(good, 'the checker, ' + name, detail)
 
-    todo = jobs.real_jobs(NAMES, SEED, lambda campaign: campaign.short)
-    todo += [jobs.Job(name, store, jobs.CAMPAIGNS[name].hunt, SEED, mutant)
+    planned = jobs.real_jobs(NAMES, SEED, lambda campaign: campaign.short)
+    planned += [jobs.Job(name, store, jobs.CAMPAIGNS[name].hunt, SEED, mutant)
              for name, store, mutant in MUTANTS]
 
-    for o in jobs.run_jobs(todo, 3):
+    for o in jobs.run_jobs(planned, 3):
         if o['mutant']:
             ok(jobs.verdict(o) == 'caught', '%s on %s notices: %s'
                % (o['name'], o['store'], jobs.mutants.MUTANTS[o['mutant']][0]))

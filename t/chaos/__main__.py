@@ -53,23 +53,23 @@ def main():
         # in proportion: a campaign may count otherwise than by 300
         return max(1, campaign.n * args.n // 300) if args.n else campaign.n
 
-    todo = []
+    planned = []
     if not args.only_mutants:
-        todo += jobs.real_jobs(names, args.seed, size)
+        planned += jobs.real_jobs(names, args.seed, size)
     if not args.no_mutants:
-        todo += jobs.mutant_jobs(names, args.seed)
+        planned += jobs.mutant_jobs(names, args.seed)
 
-    print('seed %s, %d jobs, %d at a time' % (args.seed, len(todo),
+    print('seed %s, %d jobs, %d at a time' % (args.seed, len(planned),
                                               args.jobs), flush=True)
     bad = 0
     where = report.versions()
-    for outcome in jobs.run_jobs(todo, args.jobs):
+    for outcome in jobs.run_jobs(planned, args.jobs):
         print(report.line(outcome), flush=True)
         report.save(outcome, where)
         bad += jobs.verdict(outcome) in ('FAILED', 'void', 'MISSED')
     report.evidence()
     print('%d of %d jobs went wrong; docs/evidence.md is written'
-          % (bad, len(todo)))
+          % (bad, len(planned)))
     return 1 if bad else 0
 
 

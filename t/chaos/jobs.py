@@ -96,11 +96,11 @@ def run_jobs(jobs, at_once):
     for mutant in sorted({job.mutant for job in jobs if job.mutant}):
         mutants.build(mutant)
 
-    todo, running = list(jobs), []
+    planned, running = list(jobs), []
     try:
-        while todo or running:
-            while todo and len(running) < at_once:
-                job = todo.pop(0)
+        while planned or running:
+            while planned and len(running) < at_once:
+                job = planned.pop(0)
                 running.append((job, start(job)))
             for item in running:
                 if item[1].poll() is not None:

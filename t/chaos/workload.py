@@ -190,12 +190,12 @@ class Load:
 
     async def settle(self, clients, timeout, share=1.0):
         """Everybody asks until there is a last word; see final()."""
-        todo = [key for i, key in enumerate(self.keys.values())
+        left = [key for i, key in enumerate(self.keys.values())
                 if share == 1 or i % int(1 / share) == 0]
 
         async def some():
-            while todo:
-                await self.settle_key(todo.pop(), timeout)
+            while left:
+                await self.settle_key(left.pop(), timeout)
 
         await asyncio.gather(*[some() for _ in range(clients)])
 

@@ -86,11 +86,11 @@ class Load:
             '%s %s' % (self.seed, i))) for i in range(self.clients)])
 
     async def ask_all(self, deadline):
-        todo = list(self.keys)
+        left = list(self.keys)
 
         async def some():
-            while todo:
-                key = todo.pop()
+            while left:
+                key = left.pop()
                 while time.monotonic() < deadline:
                     before = key.told.get('outcome_unknown', 0)
                     if await self.request(key):
