@@ -8,6 +8,8 @@
 #   make model      the protocol, under all that can happen, by SPIN
 #   make debug      the module with directives for tests, in build/debug
 #   make install    copies the module to nginx's modules directory
+#   make deb        a Debian package, in build/deb
+#   make test-deb   installs that package, tries it, and purges it again
 #   make test-asan  the test files with AddressSanitizer and UBSan
 #   make test-all   all of these, at length
 #   make test-valgrind  some test files with Debian's nginx under valgrind
@@ -33,7 +35,8 @@ UNITS     := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(wildcard t/unit/*.c))
 SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
 
 .PHONY: all debug clang run test lint unit model install bench clean deps \
-        coverage fuzz fuzz-short test-all test-asan test-valgrind
+        coverage deb fuzz fuzz-short test-all test-asan test-deb \
+        test-valgrind
 
 all: $(BUILD)/$(MODULE)
 
@@ -90,7 +93,7 @@ test-all: export FAULTS := 100
 test-all: export FAILOVERS := 20
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
-test-all: test model fuzz-short test-asan
+test-all: test test-deb model fuzz-short test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
@@ -201,6 +204,27 @@ bench: all debug
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \
 	    $(DESTDIR)/usr/lib/nginx/modules/$(MODULE)
+
+# The files that a package is made of, and nothing else of this folder.
+DEB_FILES := CHANGES LICENSE README.md config debian docs src
+
+deb: $(BUILD)/deb/built
+
+$(BUILD)/deb/built: $(SOURCES) README.md $(shell find debian docs -type f) | deps
+	@t/install debhelper dpkg-dev fakeroot
+	@echo "building the package in build/deb"
+	@rm -rf $(@D) && mkdir -p $(@D)/source
+	@cp -r $(DEB_FILES) $(@D)/source
+	@cd $(@D)/source \
+	    && DEB_BUILD_OPTIONS="noautodbgsym parallel=2" \
+	       dpkg-buildpackage --build=binary --unsigned-changes \
+	           > ../build.log 2>&1 \
+	    || { tail -20 $(@D)/build.log; exit 1; }
+	@touch $@
+
+test-deb: all deb
+	@t/install curl lintian
+	@t/deb
 
 run: all
 	@t/install curl
