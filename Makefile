@@ -90,7 +90,7 @@ test: all debug $(UNITS)
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
-test-all: export FAILOVERS := 20
+test-all: export MOVES := 20
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
 test-all: test test-deb model fuzz-short test-asan

@@ -6,58 +6,29 @@ are.  All certificates are made here.
 """
 
 import os
-import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from certs import Certs  # noqa: E402
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      replays, same, until)
 from redisd import Redis  # noqa: E402
-from shm import free_port  # noqa: E402
 
 up = Ledger()
 scratch = Redis(port=0)
+certs = Certs(scratch.dir)
+path = certs.path
 numbers = iter(range(1000))
 
 
-def openssl(*args):
-    subprocess.run(['openssl', *args], cwd=scratch.dir, check=True,
-                   capture_output=True)
-
-
-def ca(name):
-    openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2',
-            '-keyout', name + '.key', '-out', name + '.pem',
-            '-subj', '/CN=' + name)
-
-
-def certificate(name, by, names, days='2'):
-    with open(scratch.dir + '/ext', 'w') as f:
-        f.write('subjectAltName=%s\n' % names)
-    openssl('req', '-newkey', 'rsa:2048', '-nodes', '-keyout', name + '.key',
-            '-out', name + '.csr', '-subj', '/CN=' + name)
-    openssl('x509', '-req', '-in', name + '.csr', '-CA', by + '.pem',
-            '-CAkey', by + '.key', '-CAcreateserial', '-days', days,
-            '-extfile', 'ext', '-out', name + '.pem')
-
-
-def path(name):
-    return '%s/%s' % (scratch.dir, name)
-
-
 def redis(name, *options):
-    port = free_port()
-    server = Redis('--tls-port', str(port), '--tls-cert-file',
-                   path(name + '.pem'), '--tls-key-file', path(name + '.key'),
-                   '--tls-ca-cert-file', path('ca.pem'), *options, port=0)
-    server.tls = port
-    return server
+    return Redis(*options, tls=certs.redis(name))
 
 
 def gateway(server, host, params):
     return Gateway(up, store='rediss://%s:%d timeout=1s %s'
-                   % (host, server.tls, params))
+                   % (host, server.port, params))
 
 
 def works(server, params, name, host='localhost'):
@@ -94,12 +65,12 @@ def refuses(server, params, name, said, host='localhost'):
     gw.stop()
 
 
-ca('ca')
-ca('other')
-certificate('server', 'ca', 'DNS:localhost,DNS:redis.test,IP:127.0.0.1')
-certificate('stranger', 'ca', 'DNS:elsewhere.test')
-certificate('client', 'ca', 'DNS:gateway.test')
-certificate('imposter', 'other', 'DNS:localhost')
+certs.ca('ca')
+certs.ca('other')
+certs.certificate('server', 'ca', 'DNS:localhost,DNS:redis.test,IP:127.0.0.1')
+certs.certificate('stranger', 'ca', 'DNS:elsewhere.test')
+certs.certificate('client', 'ca', 'DNS:gateway.test')
+certs.certificate('imposter', 'other', 'DNS:localhost')
 
 trust = 'ssl_trusted_certificate=' + path('ca.pem')
 anybody = redis('server', '--tls-auth-clients', 'no')
@@ -149,7 +120,7 @@ gw.stop()
 strict.remove()
 
 # plain text on a port of TLS, and TLS on a port of plain text
-gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % anybody.tls)
+gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % anybody.port)
 same(gw.post('/ok', 'plain').status, 503, 'plain text to TLS: refused')
 gw.stop()
 plain = Redis()

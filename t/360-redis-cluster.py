@@ -22,7 +22,7 @@ from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
 from redisset import Cluster  # noqa: E402
 from retries import Load  # noqa: E402
 
-MOVES = int(os.environ.get('MOVES', os.environ.get('FAILOVERS', 2)))
+MOVES = int(os.environ.get('MOVES', 2))
 FORGOTTEN = 'keys may be forgotten'
 
 LOCATION = '''

@@ -7,7 +7,7 @@ set, one master, two replicas and three sentinels, whose master is killed
 again and again under load.  With replicas=2 no key is executed twice; without
 it the loss is counted and printed.
 
-    FAILOVERS=20    3 unless told
+    FAILOVERS=100   20 unless told
 """
 
 import os
@@ -22,7 +22,7 @@ from redisd import RECORDS, Redis  # noqa: E402
 from redisset import Sentinels  # noqa: E402
 from retries import Load  # noqa: E402
 
-FAILOVERS = int(os.environ.get('FAILOVERS', 3))
+FAILOVERS = int(os.environ.get('FAILOVERS', 20))
 FORGOTTEN = 'keys may be forgotten'
 
 LOCATION = '''

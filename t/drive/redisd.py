@@ -71,13 +71,16 @@ class Client:
 
 
 class Redis:
-    def __init__(self, *options, port=None):
+    def __init__(self, *options, port=None, tls=()):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.dir = tempfile.mkdtemp(prefix='redis-', dir=TOP + '/build')
         self.port = free_port() if port is None else port
         self.path = self.dir + '/socket'
         self.data = self.dir + '/data'
         self.options = options
+        if tls:
+            self.options += ('--port', '0', '--tls-port', str(self.port),
+                             *tls)
         self.auth = ()
         self.process = None
         atexit.register(self.remove)

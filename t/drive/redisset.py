@@ -33,22 +33,31 @@ def until(condition, timeout=20, step=0.05):
     return False
 
 
+def scheme(tls):
+    return 'rediss' if tls else 'redis'
+
+
 class Sentinel:
     """One sentinel; it writes its configuration, and so has a folder."""
 
-    def __init__(self, name, port, quorum, down_after, lines=(), auth=()):
+    def __init__(self, name, port, quorum, down_after, lines=(), auth=(),
+                 tls=()):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.dir = tempfile.mkdtemp(prefix='sentinel-', dir=TOP + '/build')
         self.port = free_port()
         self.path = self.dir + '/socket'
         with open(self.dir + '/conf', 'w') as f:
-            f.write('port %d\nunixsocket %s\ndir %s\n'
+            f.write('%s %d\nunixsocket %s\ndir %s\n'
                     'sentinel monitor %s 127.0.0.1 %d %d\n'
                     'sentinel down-after-milliseconds %s %d\n'
                     'sentinel failover-timeout %s 1500\n'
                     'sentinel parallel-syncs %s 2\n%s\n'
-                    % (self.port, self.path, self.dir, name, port, quorum,
-                       name, down_after, name, name, '\n'.join(lines)))
+                    % ('port 0\ntls-replication yes\ntls-port' if tls
+                       else 'port', self.port, self.path, self.dir, name,
+                       port, quorum, name, down_after, name, name,
+                       '\n'.join(lines)))
+            for option, value in zip(tls[::2], tls[1::2]):
+                f.write('%s %s\n' % (option[2:], value))
         self.process = None
         self.auth = auth
         atexit.register(self.remove)
@@ -101,26 +110,30 @@ class Sentinels:
     NAME = 'pay-master'
 
     def __init__(self, replicas=2, sentinels=3, down_after=500, options=(),
-                 lines=(), auth=(), password=None):
+                 lines=(), auth=(), password=None, tls=()):
+        self.tls = tls
         self.options = ('--repl-diskless-sync-delay', '0',
                         '--repl-ping-replica-period', '1',
                         '--repl-timeout', '5') + tuple(options)
-        first = Redis(*self.options)
+        if tls:
+            self.options += ('--tls-replication', 'yes')
+        first = Redis(*self.options, tls=tls)
         self.servers = [first]
         for _ in range(replicas):
             self.servers.append(Redis(
-                *self.options, '--replicaof', '127.0.0.1 %d' % first.port))
+                *self.options, '--replicaof', '127.0.0.1 %d' % first.port,
+                tls=tls))
         for server in self.servers:
             server.auth = (password,) if password else ()
         self.sentinels = [Sentinel(self.NAME, first.port, sentinels // 2 + 1,
-                                   down_after, lines, auth)
+                                   down_after, lines, auth, tls)
                           for _ in range(sentinels)]
         if not self.healthy():
             raise SystemExit('Bail out! the sentinels do not agree')
 
     @property
     def url(self):
-        return 'redis-sentinel://%s/%s' % (','.join(
+        return '%s-sentinel://%s/%s' % (scheme(self.tls), ','.join(
             '127.0.0.1:%d' % s.port for s in self.sentinels), self.NAME)
 
     def alive(self):
@@ -215,11 +228,15 @@ class Sentinels:
 
 
 class Cluster:
-    def __init__(self, masters=3, replicas=1, timeout=1000, options=()):
+    def __init__(self, masters=3, replicas=1, timeout=1000, options=(),
+                 tls=()):
+        self.tls = tls
         options = ('--cluster-enabled', 'yes', '--cluster-node-timeout',
                    str(timeout), '--repl-diskless-sync-delay', '0',
                    '--cluster-replica-validity-factor', '0') + tuple(options)
-        self.nodes = [Redis(*options, *self.bus())
+        if tls:
+            options += ('--tls-cluster', 'yes', '--tls-replication', 'yes')
+        self.nodes = [Redis(*options, *self.bus(), tls=tls)
                       for _ in range(masters * (replicas + 1))]
         self.cli('--cluster', 'create', *[
             '127.0.0.1:%d' % n.port for n in self.nodes],
@@ -231,9 +248,9 @@ class Cluster:
     def bus():
         return '--cluster-port', str(free_port())
 
-    @staticmethod
-    def cli(*args, check=True):
-        done = subprocess.run(['redis-cli', *args], capture_output=True,
+    def cli(self, *args, check=True):
+        options = ('--tls', '--insecure') if self.tls else ()
+        done = subprocess.run(['redis-cli', *options, *args], capture_output=True,
                               text=True, timeout=120)
         if check and done.returncode:
             raise SystemExit('Bail out! redis-cli %s: %s' % (
@@ -242,7 +259,7 @@ class Cluster:
 
     @property
     def url(self):
-        return 'redis-cluster://' + ','.join(
+        return scheme(self.tls) + '-cluster://' + ','.join(
             '127.0.0.1:%d' % n.port for n in self.nodes[:3])
 
     def alive(self):
@@ -256,7 +273,7 @@ class Cluster:
                 if b'cluster_state:ok' not in info \
                         or b'cluster_slots_ok:16384' not in info:
                     return False
-                views.add(repr(sorted((r[0], r[1], r[2][1], len(r))
+                views.add(repr(sorted((r[0], r[1], r[2][2], len(r))
                                       for r in n('CLUSTER', 'SLOTS'))))
                 role = n('ROLE')
                 if role[0] == b'slave' and role[3] != b'connected':
@@ -271,7 +288,8 @@ class Cluster:
         found = []
         for r in self.alive()[0]('CLUSTER', 'SLOTS'):
             for n in self.nodes:
-                if n.port == r[2][1] and n not in found:
+                if n.process and self.id(n) == r[2][2].decode() \
+                        and n not in found:
                     found.append(n)
         return found
 
@@ -289,11 +307,12 @@ class Cluster:
 
     def crash(self, node=None):
         node = node or self.masters()[0]
+        name = self.id(node).encode()
         node.stop()
         live = self.alive()[0]
         return node, until(lambda: b'cluster_state:ok' in
-                           live('CLUSTER', 'INFO') and node.port not in
-                           [r[2][1] for r in live('CLUSTER', 'SLOTS')], 30)
+                           live('CLUSTER', 'INFO') and name not in
+                           [r[2][2] for r in live('CLUSTER', 'SLOTS')], 30)
 
     def heal(self):
         for n in self.nodes:
