@@ -77,7 +77,7 @@ clang: $(BUILD)/clang/$(MODULE)
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
 TEST_PACKAGES := binutils clang curl libtest-base-perl openssl perl procps \
-                 python3 redis-server spin
+                 prometheus python3 redis-server spin
 
 deps:
 	@t/install $(PACKAGES)

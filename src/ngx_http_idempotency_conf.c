@@ -65,6 +65,7 @@ ngx_http_idempotency_store_get(ngx_conf_t *cf, ngx_str_t *name)
 
     store->name = *name;
     store->counts = &ngx_idempotency_counts_nowhere;
+    store->now = &ngx_idempotency_counts_never;
     store->file = cf->conf_file->file.name.data;
     store->line = cf->conf_file->line;
 

@@ -424,4 +424,6 @@ ngx_http_idempotency_exit_process(ngx_cycle_t *cycle)
             stores[i]->stop(stores[i]);
         }
     }
+
+    ngx_http_idempotency_stats_stop(imcf);
 }

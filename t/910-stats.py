@@ -2,14 +2,17 @@
 """idempotency_stats: what the counts say is what happened.
 
 Requests by location and result, of all workers, across a reload; the time
-that the store took; leases that are held and duplicates that wait.  As JSON,
+that the store took; leases that are held and duplicates that wait, and not
+those of a worker that has died; unknowns for as long as they are.  As JSON,
 and as text for Prometheus, by ?format= or by Accept.
 """
 
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
@@ -48,6 +51,16 @@ def store():
     return stats()['stores'][0]
 
 
+def now():
+    s = store()
+    return s['in_flight'], s['leases'], s['waiting']
+
+
+def unknown():
+    u = store()['unknown']
+    return u['total'], u['now']
+
+
 def test_results():
     for i in range(7):
         gw.post('/ok', 'a%d' % i)
@@ -66,6 +79,7 @@ def test_results():
     same((s['claim']['count'], s['complete']['count']), (11, 7),
          'operations of the store')
     same(sum(s['claim']['buckets']), 11, 'by how long they took')
+    same((s['health'], s['why']), ('ok', ''), 'the store is well')
     same(s['kind'], 'redis' if REDIS else 'shm', 'the kind of the store')
     if REDIS is None:
         same(s['zone']['records'], 7, 'records in the zone')
@@ -77,16 +91,62 @@ def test_now():
     first = gw.call('/later/wait', 'now')
     up.until('now')
     others = [gw.call('/later/wait', 'now') for _ in range(3)]
-    ok(until(lambda: (store()['leases'], store()['waiting']) == (1, 3)),
-       'one holds its key, three wait')
+    ok(until(lambda: now() == (4, 1, 3)), 'one holds its key, three wait',
+       now())
     up.go()
     for c in [first] + others:
         c.read()
-    ok(until(lambda: (store()['leases'], store()['waiting']) == (0, 0)),
-       'and then nobody')
+    ok(until(lambda: now() == (0, 0, 0)), 'and then nobody', now())
     expected = {'new': 1, 'waited': 3}
     until(lambda: results('/later/') == expected)
     same(results('/later/'), expected, 'they have waited')
+
+
+def test_unknown():
+    same(unknown(), (0, 0), 'nothing is unknown')
+    gw.post('/reset', 'lost')
+    ok(until(lambda: unknown() == (1, 1)), 'an outcome is unknown',
+       store()['unknown'])
+    gw.post('/reset', 'lost')
+    same(unknown(), (1, 1), 'a duplicate is no other one')
+    u = store()['unknown']
+    ok(0 <= u['oldest'] < 60, 'its age', u)
+    same([len(r['record']) for r in u['records']], [16], 'its name')
+    fence = gw.record('lost', '/reset')['fence']
+    gw.ask({'X-Key': 'lost', 'X-Source': 'somebody',
+            'X-Scope': 'POST /reset'}, op='resolve', identify=1, fence=fence)
+    ok(until(lambda: unknown() == (1, 0), 20), 'and then it is settled',
+       store()['unknown'])
+
+
+def test_death():
+    up.hold()
+    clients = [gw.call('/later/wait', 'dead%d' % i) for i in range(4)]
+    for i in range(4):
+        up.until('dead%d' % i)
+    ok(until(lambda: now() == (4, 4, 0)), 'four hold their keys', now())
+    gw.expected.append('exited on signal 9')
+    old = gw.workers()
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    ok(until(lambda: len(set(gw.workers()) - set(old)) == 2, 15),
+       'other workers are there')
+    ok(until(lambda: now() == (0, 0, 0), 15), 'the dead hold nothing', now())
+    same(store()['abandoned'], 4, 'which is told as well')
+    up.go()
+    for c in clients:
+        c.close()
+
+
+def test_promtool():
+    text = get('?format=prometheus').body
+    if shutil.which('promtool') is None:
+        print('# skipped: promtool is not installed')
+        return
+    done = subprocess.run(['promtool', 'check', 'metrics'], input=text,
+                          capture_output=True, timeout=60)
+    same((done.returncode, done.stdout + done.stderr), (0, b''),
+         'promtool has nothing to say')
 
 
 def test_formats():
@@ -136,6 +196,9 @@ def test_reload():
 test_results()
 test_now()
 test_formats()
+test_unknown()
+test_promtool()
 test_reload()
+test_death()
 gw.stop()
 finish()

@@ -8,6 +8,10 @@
 #include "ngx_http_idempotency_header.h"
 
 
+/* how often some of the unknowns are looked at again, milliseconds */
+#define NGX_HTTP_IDEMPOTENCY_STATS_CHECK  1000
+
+
 typedef void (*ngx_http_idempotency_stats_pt)(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 
@@ -24,10 +28,7 @@ static ngx_int_t ngx_http_idempotency_stats_handler(ngx_http_request_t *r);
 static ngx_http_idempotency_stats_format_t *ngx_http_idempotency_stats_format(
     ngx_http_request_t *r);
 static ngx_str_t *ngx_http_idempotency_stats_accept(ngx_http_request_t *r);
-static ngx_int_t ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
-    ngx_http_idempotency_stats_t *stats);
-static void ngx_http_idempotency_stats_sum(ngx_atomic_t *to,
-    ngx_atomic_t *from, size_t size);
+static void ngx_http_idempotency_stats_check(ngx_event_t *ev);
 
 
 /* the first one is for who has no wish */
@@ -63,6 +64,20 @@ ngx_str_t  ngx_http_idempotency_stats_errors[] = {
     ngx_string("unsafe"),
     ngx_string("memory")
 };
+
+
+/* in the order of ngx_idempotency_redis_is_e */
+
+ngx_str_t  ngx_http_idempotency_stats_states[] = {
+    ngx_string("off"),
+    ngx_string("down"),
+    ngx_string("connecting"),
+    ngx_string("ready")
+};
+
+
+static ngx_event_t       ngx_http_idempotency_stats_timer;
+static ngx_connection_t  ngx_http_idempotency_stats_dumb;
 
 
 char *
@@ -136,11 +151,14 @@ void
 ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf)
 {
     ngx_uint_t                 i;
+    ngx_event_t               *ev;
     ngx_idempotency_store_t  **stores;
 
     if (imcf->counts == NULL) {
         return;
     }
+
+    ngx_idempotency_counts_begin(imcf->counts);
 
     imcf->cells = ngx_idempotency_counts_cells(imcf->counts, ngx_worker);
 
@@ -149,6 +167,56 @@ ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf)
     for (i = 0; i < imcf->stores.nelts; i++) {
         stores[i]->counts = ngx_idempotency_counts_store(imcf->counts,
                                                          ngx_worker, i);
+        stores[i]->now = ngx_idempotency_counts_now(imcf->counts, i);
+        stores[i]->unknowns = &imcf->counts->unknowns[i];
+    }
+
+    if (ngx_worker != 0) {
+        return;
+    }
+
+    ngx_http_idempotency_stats_dumb.fd = (ngx_socket_t) -1;
+    ngx_http_idempotency_stats_dumb.data = imcf;
+
+    ev = &ngx_http_idempotency_stats_timer;
+
+    ev->handler = ngx_http_idempotency_stats_check;
+    ev->data = &ngx_http_idempotency_stats_dumb;
+    ev->log = ngx_cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, NGX_HTTP_IDEMPOTENCY_STATS_CHECK);
+}
+
+
+/* others may have settled them, or time has */
+
+static void
+ngx_http_idempotency_stats_check(ngx_event_t *ev)
+{
+    ngx_uint_t                          i;
+    ngx_connection_t                   *dumb;
+    ngx_idempotency_store_t           **stores;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    dumb = ev->data;
+    imcf = dumb->data;
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        ngx_idempotency_unknowns_check(stores[i]);
+    }
+
+    ngx_add_timer(ev, NGX_HTTP_IDEMPOTENCY_STATS_CHECK);
+}
+
+
+void
+ngx_http_idempotency_stats_stop(ngx_http_idempotency_main_conf_t *imcf)
+{
+    if (imcf->counts && imcf->cells) {
+        ngx_idempotency_counts_end(imcf->counts);
     }
 }
 
@@ -257,51 +325,4 @@ ngx_http_idempotency_stats_accept(ngx_http_request_t *r)
     }
 
     return NULL;
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
-    ngx_http_idempotency_stats_t *stats)
-{
-    size_t                     size;
-    ngx_uint_t                 i;
-    ngx_idempotency_counts_t  *counts;
-
-    stats->imcf = ngx_http_get_module_main_conf(r,
-                                                ngx_http_idempotency_module);
-
-    counts = stats->imcf->counts;
-
-    size = counts->stores * sizeof(ngx_idempotency_store_counts_t);
-
-    stats->stores = ngx_pcalloc(r->pool,
-                                size + counts->cells * sizeof(ngx_atomic_t));
-    if (stats->stores == NULL) {
-        return NGX_ERROR;
-    }
-
-    stats->cells = (ngx_atomic_t *) ((u_char *) stats->stores + size);
-
-    for (i = 0; i < counts->workers; i++) {
-        ngx_http_idempotency_stats_sum((ngx_atomic_t *) stats->stores,
-            (ngx_atomic_t *) ngx_idempotency_counts_store(counts, i, 0), size);
-        ngx_http_idempotency_stats_sum(stats->cells,
-            ngx_idempotency_counts_cells(counts, i),
-            counts->cells * sizeof(ngx_atomic_t));
-    }
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_http_idempotency_stats_sum(ngx_atomic_t *to, ngx_atomic_t *from,
-    size_t size)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < size / sizeof(ngx_atomic_t); i++) {
-        to[i] += from[i];
-    }
 }

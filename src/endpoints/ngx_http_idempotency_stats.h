@@ -15,14 +15,37 @@
 /* the counts of all workers, added up */
 
 typedef struct {
-    ngx_http_idempotency_main_conf_t  *imcf;
-    ngx_idempotency_store_counts_t    *stores;
-    ngx_atomic_t                      *cells;
+    ngx_idempotency_store_t           *store;
+    ngx_idempotency_store_counts_t     counts;
+    ngx_idempotency_store_now_t        now;
+    ngx_idempotency_usage_t            usage;     /* embedded ones only */
+    ngx_uint_t                         unknown;   /* as far as noted */
+    time_t                             oldest;    /* of these, its age */
+    ngx_uint_t                         health;    /* stats_health_e */
+    const char                        *why;
+} ngx_http_idempotency_stats_store_t;
+
+
+typedef struct {
+    ngx_http_idempotency_main_conf_t    *imcf;
+    ngx_http_idempotency_stats_store_t  *stores;
+    ngx_uint_t                           nstores;
+    ngx_atomic_t                        *cells;
 } ngx_http_idempotency_stats_t;
+
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_STATS_OK = 0,
+    NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,   /* works, and needs a look */
+    NGX_HTTP_IDEMPOTENCY_STATS_DOWN        /* new keys are refused */
+} ngx_http_idempotency_stats_health_e;
 
 
 /* errors of a store, by number */
 extern ngx_str_t  ngx_http_idempotency_stats_errors[];
+
+/* connections to Redis, by their state */
+extern ngx_str_t  ngx_http_idempotency_stats_states[];
 
 
 /* handler of the directive */
@@ -33,8 +56,13 @@ char *ngx_http_idempotency_stats(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_idempotency_stats_init(ngx_conf_t *cf,
     ngx_http_idempotency_main_conf_t *imcf);
 
-/* in a worker: from now on it counts there */
+/* in a worker: from now on it counts there, and no longer */
 void ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf);
+void ngx_http_idempotency_stats_stop(ngx_http_idempotency_main_conf_t *imcf);
+
+/* NGX_ERROR when memory is short */
+ngx_int_t ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
+    ngx_http_idempotency_stats_t *stats);
 
 void ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text);

@@ -11,7 +11,13 @@
 static void ngx_http_idempotency_stats_json_locations(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_json_store(
-    ngx_idempotency_store_t *store, ngx_idempotency_store_counts_t *counts,
+    ngx_http_idempotency_stats_store_t *store,
+    ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_json_unknown(
+    ngx_http_idempotency_stats_store_t *store,
+    ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_json_redis(
+    ngx_http_idempotency_stats_store_t *store,
     ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_json_latency(
     ngx_http_idempotency_text_t *text, const char *op,
@@ -22,8 +28,7 @@ void
 ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text)
 {
-    ngx_uint_t                 i;
-    ngx_idempotency_store_t  **stores;
+    ngx_uint_t  i;
 
     ngx_http_idempotency_text_add(text, "{\"time\":%T,\"locations\":[",
                                   ngx_time());
@@ -32,12 +37,10 @@ ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
 
     ngx_http_idempotency_text_add(text, "],\"stores\":[");
 
-    stores = stats->imcf->stores.elts;
-
-    for (i = 0; i < stats->imcf->stores.nelts; i++) {
+    for (i = 0; i < stats->nstores; i++) {
         ngx_http_idempotency_text_add(text, "%s", i ? "," : "");
-        ngx_http_idempotency_stats_json_store(stores[i], &stats->stores[i],
-                                              text);
+        ngx_http_idempotency_stats_json_store(&stats->stores[i],
+                                   &stats->imcf->counts->unknowns[i], text);
     }
 
     ngx_http_idempotency_text_add(text, "]}\n");
@@ -76,16 +79,23 @@ ngx_http_idempotency_stats_json_locations(ngx_http_idempotency_stats_t *stats,
 
 
 static void
-ngx_http_idempotency_stats_json_store(ngx_idempotency_store_t *store,
-    ngx_idempotency_store_counts_t *counts, ngx_http_idempotency_text_t *text)
+ngx_http_idempotency_stats_json_store(
+    ngx_http_idempotency_stats_store_t *store,
+    ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text)
 {
-    ngx_uint_t               i;
-    ngx_idempotency_usage_t  usage;
+    ngx_uint_t                       i;
+    ngx_idempotency_store_counts_t  *counts;
+
+    static const char  *health[] = { "ok", "degraded", "down" };
+
+    counts = &store->counts;
 
     ngx_http_idempotency_text_add(text, "{\"name\":\"");
-    ngx_http_idempotency_text_json(text, &store->name);
-    ngx_http_idempotency_text_add(text, "\",\"kind\":\"%s\",",
-                                  store->usage ? "shm" : "redis");
+    ngx_http_idempotency_text_json(text, &store->store->name);
+    ngx_http_idempotency_text_add(text,
+        "\",\"kind\":\"%s\",\"health\":\"%s\",\"why\":\"%s\",",
+        store->store->usage ? "shm" : "redis", health[store->health],
+        store->why);
 
     ngx_http_idempotency_stats_json_latency(text, "claim", &counts->claim);
     ngx_http_idempotency_stats_json_latency(text, "complete",
@@ -100,19 +110,72 @@ ngx_http_idempotency_stats_json_store(ngx_idempotency_store_t *store,
     }
 
     ngx_http_idempotency_text_add(text,
-        "},\"leases\":%A,\"waiting\":%A,\"losses\":%uA,"
-        "\"unacknowledged\":%uA",
-        counts->leases, counts->waiting, counts->losses, counts->unacked);
+        "},\"in_flight\":%A,\"leases\":%A,\"waiting\":%A,"
+        "\"abandoned\":%uA,",
+        store->now.in_flight, store->now.leases, store->now.waiting,
+        counts->abandoned);
 
-    if (store->usage) {
-        store->usage(store, &usage);
+    ngx_http_idempotency_stats_json_unknown(store, unknowns, text);
 
+    if (store->store->usage) {
         ngx_http_idempotency_text_add(text,
-            ",\"zone\":{\"size\":%uz,\"free\":%uz,\"records\":%uz}",
-            usage.size, usage.free, usage.records);
+            ",\"zone\":{\"size\":%uz,\"free\":%uz,\"records\":%uz}}",
+            store->usage.size, store->usage.free, store->usage.records);
+
+    } else {
+        ngx_http_idempotency_stats_json_redis(store, text);
+    }
+}
+
+
+static void
+ngx_http_idempotency_stats_json_unknown(
+    ngx_http_idempotency_stats_store_t *store,
+    ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t                 i, n;
+    ngx_idempotency_unknown_t  unknown;
+
+    ngx_http_idempotency_text_add(text,
+        "\"unknown\":{\"total\":%uA,\"now\":%ui,\"oldest\":%T,"
+        "\"records\":[",
+        store->counts.unknown, store->unknown, store->oldest);
+
+    i = 0;
+    n = 0;
+
+    while (ngx_idempotency_unknowns_next(unknowns, &i, &unknown) == NGX_OK) {
+        ngx_http_idempotency_text_add(text,
+            "%s{\"record\":\"%*xs\",\"age\":%T}", n++ ? "," : "",
+            (size_t) 8, unknown.digest, ngx_time() - (time_t) unknown.since);
     }
 
-    ngx_http_idempotency_text_add(text, "}");
+    ngx_http_idempotency_text_add(text, "]}");
+}
+
+
+static void
+ngx_http_idempotency_stats_json_redis(
+    ngx_http_idempotency_stats_store_t *store,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t  i;
+
+    ngx_http_idempotency_text_add(text, ",\"connections\":{");
+
+    for (i = 0; i < NGX_IDEMPOTENCY_REDIS_IS_N; i++) {
+        ngx_http_idempotency_text_add(text, "%s\"%V\":%A", i ? "," : "",
+            &ngx_http_idempotency_stats_states[i],
+            store->now.redis.connections[i]);
+    }
+
+    ngx_http_idempotency_text_add(text,
+        "},\"reconnects\":%uA,\"failures\":%uA,"
+        "\"losses\":%uA,\"unacknowledged\":%uA,"
+        "\"background\":{\"waiting\":%A,\"retries\":%uA,\"dropped\":%uA}}",
+        store->counts.redis.reconnects, store->counts.redis.failures,
+        store->counts.losses, store->counts.unacked,
+        store->now.later, store->counts.retries, store->counts.dropped);
 }
 
 

@@ -1,11 +1,29 @@
 
 /*
- * The counts in the text format of Prometheus.
+ * The counts as Prometheus reads them.
  */
 
 
 #include "ngx_http_idempotency_stats.h"
 #include "ngx_http_idempotency_variables.h"
+
+
+/* one number of each store, of embedded ones only, or of those in Redis */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_STATS_ANY = 0,
+    NGX_HTTP_IDEMPOTENCY_STATS_SHM,
+    NGX_HTTP_IDEMPOTENCY_STATS_REDIS
+} ngx_http_idempotency_stats_of_e;
+
+
+typedef struct {
+    const char                        *name;
+    const char                        *type;
+    const char                        *help;
+    ngx_http_idempotency_stats_of_e    of;
+    size_t                             offset;
+} ngx_http_idempotency_stats_value_t;
 
 
 static void ngx_http_idempotency_stats_requests(
@@ -15,42 +33,101 @@ static void ngx_http_idempotency_stats_latencies(
 static void ngx_http_idempotency_stats_latency(
     ngx_http_idempotency_text_t *text, ngx_str_t *store, const char *op,
     ngx_idempotency_latency_t *latency);
+static void ngx_http_idempotency_stats_sample(
+    ngx_http_idempotency_text_t *text, const char *name, ngx_str_t *store);
 static void ngx_http_idempotency_stats_failures(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_up(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_connections(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_values(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
-static void ngx_http_idempotency_stats_usage(
-    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 
 
-/* one number of each store */
-
-typedef struct {
-    const char                        *name;
-    const char                        *type;
-    const char                        *help;
-    size_t                             offset;
-} ngx_http_idempotency_stats_value_t;
-
+#define ngx_http_idempotency_stats_at(field)                                  \
+    offsetof(ngx_http_idempotency_stats_store_t, field)
 
 static ngx_http_idempotency_stats_value_t
     ngx_http_idempotency_stats_all[] =
 {
+    { "in_flight", "gauge", "Requests with a key that are here now.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(now.in_flight) },
+
     { "leases", "gauge", "Requests that hold their key now.",
-      offsetof(ngx_idempotency_store_counts_t, leases) },
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(now.leases) },
+
+    { "leases_abandoned_total", "counter",
+      "Leases that workers held when they died.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(counts.abandoned) },
 
     { "waiting", "gauge", "Duplicates that wait for another request now.",
-      offsetof(ngx_idempotency_store_counts_t, waiting) },
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(now.waiting) },
 
-    { "store_losses_total", "counter",
+    { "unknown", "gauge", "Unknown outcomes that this nginx knows of now.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(unknown) },
+
+    { "unknown_oldest_seconds", "gauge", "Age of the oldest of these.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(oldest) },
+
+    { "unknown_total", "counter", "Requests whose outcome became unknown.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(counts.unknown) },
+
+    { "zone_bytes", "gauge", "Size of an embedded store.",
+      NGX_HTTP_IDEMPOTENCY_STATS_SHM,
+      ngx_http_idempotency_stats_at(usage.size) },
+
+    { "zone_free_bytes", "gauge", "What is free of it, in whole pages.",
+      NGX_HTTP_IDEMPOTENCY_STATS_SHM,
+      ngx_http_idempotency_stats_at(usage.free) },
+
+    { "records", "gauge", "Records in an embedded store.",
+      NGX_HTTP_IDEMPOTENCY_STATS_SHM,
+      ngx_http_idempotency_stats_at(usage.records) },
+
+    { "redis_reconnects_total", "counter",
+      "Connections to Redis that had to be made again.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.redis.reconnects) },
+
+    { "redis_connect_failures_total", "counter",
+      "Attempts to connect to Redis that failed.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.redis.failures) },
+
+    { "redis_losses_total", "counter",
       "Times that Redis was seen to have forgotten.",
-      offsetof(ngx_idempotency_store_counts_t, losses) },
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.losses) },
 
-    { "store_unacknowledged_total", "counter",
+    { "redis_unacknowledged_total", "counter",
       "Operations that too few replicas have acknowledged.",
-      offsetof(ngx_idempotency_store_counts_t, unacked) },
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.unacked) },
 
-    { NULL, NULL, NULL, 0 }
+    { "redis_retries_total", "counter",
+      "Operations that were sent to Redis again.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.retries) },
+
+    { "redis_background", "gauge",
+      "Outcomes that Redis could not be told yet.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(now.later) },
+
+    { "redis_background_dropped_total", "counter",
+      "Outcomes given up because too many waited.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.dropped) },
+
+    { NULL, NULL, NULL, 0, 0 }
 };
 
 
@@ -61,8 +138,9 @@ ngx_http_idempotency_stats_prometheus(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_stats_requests(stats, text);
     ngx_http_idempotency_stats_latencies(stats, text);
     ngx_http_idempotency_stats_failures(stats, text);
+    ngx_http_idempotency_stats_up(stats, text);
+    ngx_http_idempotency_stats_connections(stats, text);
     ngx_http_idempotency_stats_values(stats, text);
-    ngx_http_idempotency_stats_usage(stats, text);
 }
 
 
@@ -106,21 +184,22 @@ static void
 ngx_http_idempotency_stats_latencies(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text)
 {
-    ngx_uint_t                 i;
-    ngx_idempotency_store_t  **stores;
+    ngx_uint_t                           i;
+    ngx_http_idempotency_stats_store_t  *store;
 
     ngx_http_idempotency_text_add(text,
         "# HELP idempotency_store_duration_seconds "
         "How long the store took to answer.\n"
         "# TYPE idempotency_store_duration_seconds histogram\n");
 
-    stores = stats->imcf->stores.elts;
+    for (i = 0; i < stats->nstores; i++) {
+        store = &stats->stores[i];
 
-    for (i = 0; i < stats->imcf->stores.nelts; i++) {
-        ngx_http_idempotency_stats_latency(text, &stores[i]->name, "claim",
-                                           &stats->stores[i].claim);
-        ngx_http_idempotency_stats_latency(text, &stores[i]->name, "complete",
-                                           &stats->stores[i].complete);
+        ngx_http_idempotency_stats_latency(text, &store->store->name, "claim",
+                                           &store->counts.claim);
+        ngx_http_idempotency_stats_latency(text, &store->store->name,
+                                           "complete",
+                                           &store->counts.complete);
     }
 }
 
@@ -137,9 +216,9 @@ ngx_http_idempotency_stats_latency(ngx_http_idempotency_text_t *text,
     for (i = 0; i < NGX_IDEMPOTENCY_LATENCIES; i++) {
         n += latency->le[i];
 
-        ngx_http_idempotency_text_add(text,
-            "idempotency_store_duration_seconds_bucket"
-            "{store=\"%V\",operation=\"%s\",le=\"", store, op);
+        ngx_http_idempotency_stats_sample(text, "store_duration_seconds_bucket",
+                                          store);
+        ngx_http_idempotency_text_add(text, ",operation=\"%s\",le=\"", op);
 
         if (i == NGX_IDEMPOTENCY_LATENCIES - 1) {
             ngx_http_idempotency_text_add(text, "+Inf\"} %uA\n", n);
@@ -152,13 +231,26 @@ ngx_http_idempotency_stats_latency(ngx_http_idempotency_text_t *text,
                                       bound / 1000000, bound % 1000000, n);
     }
 
-    ngx_http_idempotency_text_add(text,
-        "idempotency_store_duration_seconds_sum"
-        "{store=\"%V\",operation=\"%s\"} %uA.%06uA\n"
-        "idempotency_store_duration_seconds_count"
-        "{store=\"%V\",operation=\"%s\"} %uA\n",
-        store, op, latency->usec / 1000000, latency->usec % 1000000,
-        store, op, n);
+    ngx_http_idempotency_stats_sample(text, "store_duration_seconds_sum",
+                                      store);
+    ngx_http_idempotency_text_add(text, ",operation=\"%s\"} %uA.%06uA\n", op,
+        latency->usec / 1000000, latency->usec % 1000000);
+
+    ngx_http_idempotency_stats_sample(text, "store_duration_seconds_count",
+                                      store);
+    ngx_http_idempotency_text_add(text, ",operation=\"%s\"} %uA\n", op, n);
+}
+
+
+/* up to the name of the store; more labels or "} VALUE" may follow */
+
+static void
+ngx_http_idempotency_stats_sample(ngx_http_idempotency_text_t *text,
+    const char *name, ngx_str_t *store)
+{
+    ngx_http_idempotency_text_add(text, "idempotency_%s{store=\"", name);
+    ngx_http_idempotency_text_json(text, store);
+    ngx_http_idempotency_text_add(text, "\"");
 }
 
 
@@ -166,37 +258,93 @@ static void
 ngx_http_idempotency_stats_failures(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text)
 {
-    ngx_uint_t                 i, n;
-    ngx_idempotency_store_t  **stores;
+    ngx_uint_t  i, n;
 
     ngx_http_idempotency_text_add(text,
         "# HELP idempotency_store_errors_total "
         "Operations that the store could not do.\n"
         "# TYPE idempotency_store_errors_total counter\n");
 
-    stores = stats->imcf->stores.elts;
-
-    for (i = 0; i < stats->imcf->stores.nelts; i++) {
+    for (i = 0; i < stats->nstores; i++) {
         for (n = 1; n < NGX_IDEMPOTENCY_ERRORS; n++) {
-            ngx_http_idempotency_text_add(text,
-                "idempotency_store_errors_total{store=\"%V\",error=\"%V\"} "
-                "%uA\n", &stores[i]->name,
+            ngx_http_idempotency_stats_sample(text, "store_errors_total",
+                                         &stats->stores[i].store->name);
+            ngx_http_idempotency_text_add(text, ",error=\"%V\"} %uA\n",
                 &ngx_http_idempotency_stats_errors[n],
-                stats->stores[i].errors[n]);
+                stats->stores[i].counts.errors[n]);
         }
     }
 }
 
 
 static void
+ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t  i;
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_store_up Whether the store takes new keys.\n"
+        "# TYPE idempotency_store_up gauge\n");
+
+    for (i = 0; i < stats->nstores; i++) {
+        ngx_http_idempotency_stats_sample(text, "store_up",
+                                          &stats->stores[i].store->name);
+        ngx_http_idempotency_text_add(text, "} %d\n",
+            stats->stores[i].health != NGX_HTTP_IDEMPOTENCY_STATS_DOWN);
+    }
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_store_degraded "
+        "Whether the store needs somebody to look at it.\n"
+        "# TYPE idempotency_store_degraded gauge\n");
+
+    for (i = 0; i < stats->nstores; i++) {
+        ngx_http_idempotency_stats_sample(text, "store_degraded",
+                                          &stats->stores[i].store->name);
+        ngx_http_idempotency_text_add(text, "} %d\n",
+            stats->stores[i].health != NGX_HTTP_IDEMPOTENCY_STATS_OK);
+    }
+}
+
+
+static void
+ngx_http_idempotency_stats_connections(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t  i, n;
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_redis_connections "
+        "Connections of all workers to Redis.\n"
+        "# TYPE idempotency_redis_connections gauge\n");
+
+    for (i = 0; i < stats->nstores; i++) {
+
+        if (stats->stores[i].store->usage) {
+            continue;
+        }
+
+        for (n = 0; n < NGX_IDEMPOTENCY_REDIS_IS_N; n++) {
+            ngx_http_idempotency_stats_sample(text, "redis_connections",
+                                         &stats->stores[i].store->name);
+            ngx_http_idempotency_text_add(text, ",state=\"%V\"} %A\n",
+                &ngx_http_idempotency_stats_states[n],
+                stats->stores[i].now.redis.connections[n]);
+        }
+    }
+}
+
+
+/* all of these numbers have the size of a pointer */
+
+static void
 ngx_http_idempotency_stats_values(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text)
 {
     ngx_uint_t                            i;
-    ngx_idempotency_store_t             **stores;
+    ngx_http_idempotency_stats_store_t   *store;
     ngx_http_idempotency_stats_value_t   *value;
-
-    stores = stats->imcf->stores.elts;
 
     for (value = ngx_http_idempotency_stats_all; value->name; value++) {
 
@@ -204,51 +352,20 @@ ngx_http_idempotency_stats_values(ngx_http_idempotency_stats_t *stats,
             "# HELP idempotency_%s %s\n# TYPE idempotency_%s %s\n",
             value->name, value->help, value->name, value->type);
 
-        for (i = 0; i < stats->imcf->stores.nelts; i++) {
-            ngx_http_idempotency_text_add(text,
-                "idempotency_%s{store=\"%V\"} %A\n", value->name,
-                &stores[i]->name,
-                *(ngx_atomic_t *) ((u_char *) &stats->stores[i]
-                                   + value->offset));
-        }
-    }
-}
+        for (i = 0; i < stats->nstores; i++) {
+            store = &stats->stores[i];
 
-
-static void
-ngx_http_idempotency_stats_usage(ngx_http_idempotency_stats_t *stats,
-    ngx_http_idempotency_text_t *text)
-{
-    ngx_uint_t                 i, n;
-    ngx_idempotency_usage_t    usage;
-    ngx_idempotency_store_t  **stores;
-
-    static const char  *names[] = { "zone_bytes", "zone_free_bytes",
-                                    "records" };
-    static const char  *helps[] = { "Size of an embedded store.",
-                                    "What is free of it, in whole pages.",
-                                    "Records in an embedded store." };
-
-    stores = stats->imcf->stores.elts;
-
-    for (n = 0; n < 3; n++) {
-
-        ngx_http_idempotency_text_add(text,
-            "# HELP idempotency_%s %s\n# TYPE idempotency_%s gauge\n",
-            names[n], helps[n], names[n]);
-
-        for (i = 0; i < stats->imcf->stores.nelts; i++) {
-
-            if (stores[i]->usage == NULL) {
+            if (value->of != NGX_HTTP_IDEMPOTENCY_STATS_ANY
+                && (store->store->usage != NULL)
+                   != (value->of == NGX_HTTP_IDEMPOTENCY_STATS_SHM))
+            {
                 continue;
             }
 
-            stores[i]->usage(stores[i], &usage);
-
-            ngx_http_idempotency_text_add(text,
-                "idempotency_%s{store=\"%V\"} %uz\n", names[n],
-                &stores[i]->name,
-                n == 0 ? usage.size : n == 1 ? usage.free : usage.records);
+            ngx_http_idempotency_stats_sample(text, value->name,
+                                              &store->store->name);
+            ngx_http_idempotency_text_add(text, "} %A\n",
+                *(ngx_atomic_t *) ((u_char *) store + value->offset));
         }
     }
 }

@@ -53,18 +53,40 @@ void
 ngx_http_idempotency_text_json(ngx_http_idempotency_text_t *text,
     ngx_str_t *value)
 {
-    u_char  *p;
-    size_t   len;
+    u_char    *p, *src, *from, *last;
+    uint32_t   c;
 
-    len = value->len + ngx_escape_json(NULL, value->data, value->len);
-
-    p = ngx_http_idempotency_text_room(text, len);
+    p = ngx_http_idempotency_text_room(text, 2 * value->len);
     if (p == NULL) {
         return;
     }
 
-    text->buf->last = (u_char *) ngx_escape_json(p, value->data, value->len);
-    text->len += len;
+    src = value->data;
+    last = src + value->len;
+
+    while (src < last) {
+        from = src;
+        c = (*src < 0x80) ? *src++ : ngx_utf8_decode(&src, last - src);
+
+        if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
+            src = from + 1;
+            c = 0;
+        }
+
+        if (c < 0x20 || c == 0x7f) {
+            *p++ = '?';
+            continue;
+        }
+
+        if (c == '"' || c == '\\') {
+            *p++ = '\\';
+        }
+
+        p = ngx_cpymem(p, from, src - from);
+    }
+
+    text->len += p - text->buf->last;
+    text->buf->last = p;
 }
 
 

@@ -19,6 +19,8 @@
 
 static void ngx_idempotency_redis_conn_event(ngx_event_t *ev,
     ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler);
+static void ngx_idempotency_redis_conn_census(
+    ngx_idempotency_redis_conn_t *conn, ngx_int_t n);
 static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
 static void ngx_idempotency_redis_conn_tell(ngx_event_t *ev);
 static ngx_msec_t ngx_idempotency_redis_conn_jitter(ngx_msec_t delay);
@@ -47,6 +49,8 @@ ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
     ngx_queue_init(&conn->commands);
     ngx_queue_init(&conn->lost);
     ngx_queue_init(&conn->held);
+
+    ngx_idempotency_redis_conn_census(conn, 1);
 
     ngx_idempotency_redis_conn_event(&conn->timer, conn,
                                      ngx_idempotency_redis_conn_timer);
@@ -79,9 +83,56 @@ ngx_idempotency_redis_conn_event(ngx_event_t *ev,
 
 
 void
+ngx_idempotency_redis_conn_state(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_state_e state)
+{
+    ngx_idempotency_redis_conn_census(conn, -1);
+
+    conn->state = state;
+
+    ngx_idempotency_redis_conn_census(conn, 1);
+}
+
+
+/* those to sentinels have no records to lose */
+
+static void
+ngx_idempotency_redis_conn_census(ngx_idempotency_redis_conn_t *conn,
+    ngx_int_t n)
+{
+    ngx_idempotency_redis_is_e  is;
+
+    if (conn->node->kind != NGX_IDEMPOTENCY_REDIS_SERVER) {
+        return;
+    }
+
+    switch (conn->state) {
+
+    case NGX_IDEMPOTENCY_REDIS_OFF:
+        is = NGX_IDEMPOTENCY_REDIS_IS_OFF;
+        break;
+
+    case NGX_IDEMPOTENCY_REDIS_DOWN:
+        is = NGX_IDEMPOTENCY_REDIS_IS_DOWN;
+        break;
+
+    case NGX_IDEMPOTENCY_REDIS_READY:
+        is = NGX_IDEMPOTENCY_REDIS_IS_READY;
+        break;
+
+    default:
+        is = NGX_IDEMPOTENCY_REDIS_IS_DIALING;
+    }
+
+    conn->redis->now->connections[is] += n;
+}
+
+
+void
 ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_conn_census(conn, -1);
     ngx_idempotency_redis_ack_drop(conn);
 
     if (conn->deadline.timer_set) {
@@ -143,9 +194,15 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
         ngx_del_timer(&conn->timer);
     }
 
-    conn->state = NGX_IDEMPOTENCY_REDIS_READY;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_READY);
     conn->since = ngx_current_msec;
     conn->refuses = 0;
+
+    if (conn->again) {
+        (void) ngx_atomic_fetch_add(&redis->counts->reconnects, 1);
+    }
+
+    conn->again = 1;
     conn->peer.connection->idle = (conn->ncommands == 0);
     conn->log.action = "talking to";
 
@@ -182,8 +239,9 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
 
     conn->failures++;
     conn->node->failures++;
+    (void) ngx_atomic_fetch_add(&conn->redis->counts->failures, 1);
     conn->refuses = 1;
-    conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
 
     delay = ngx_min(NGX_IDEMPOTENCY_REDIS_BACKOFF << n,
                     NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX);
@@ -254,7 +312,7 @@ ngx_idempotency_redis_conn_retire(ngx_idempotency_redis_conn_t *conn)
 
     if (final) {
         conn->refuses = 1;
-        conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
+        ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
     }
 }
 
@@ -266,7 +324,7 @@ ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
     ngx_connection_t  *c;
 
     conn->generation++;
-    conn->state = NGX_IDEMPOTENCY_REDIS_OFF;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_OFF);
 
     if (conn->resolving) {
         ngx_resolve_name_done(conn->resolving);

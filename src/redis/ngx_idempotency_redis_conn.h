@@ -13,6 +13,7 @@
 #include <ngx_core.h>
 #include <ngx_event.h>
 #include <ngx_event_connect.h>
+#include "ngx_idempotency_redis_counts.h"
 #include "ngx_idempotency_redis_proto.h"
 
 
@@ -145,6 +146,8 @@ struct ngx_idempotency_redis_s {
     /* of this worker */
 
     u_char                              id[8];       /* set before start */
+    ngx_idempotency_redis_counts_t     *counts;      /* these as well */
+    ngx_idempotency_redis_now_t        *now;
     ngx_idempotency_redis_memory_t     *memory;
 
     ngx_queue_t                         nodes;

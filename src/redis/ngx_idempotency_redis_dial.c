@@ -86,7 +86,7 @@ ngx_idempotency_redis_dial_resolve(ngx_idempotency_redis_conn_t *conn)
                                            : redis->connect_timeout;
 
     conn->resolving = ctx;
-    conn->state = NGX_IDEMPOTENCY_REDIS_RESOLVING;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_RESOLVING);
 
     /* the handler may have been called when this returns */
 
@@ -268,7 +268,7 @@ ngx_idempotency_redis_dial_connect(ngx_idempotency_redis_conn_t *conn)
     peer->log_error = NGX_ERROR_INFO;
     peer->so_keepalive = (addr->sockaddr->sa_family != AF_UNIX);
 
-    conn->state = NGX_IDEMPOTENCY_REDIS_CONNECTING;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_CONNECTING);
     conn->log.action = "connecting to";
 
     ngx_idempotency_redis_hush(conn, 1);

@@ -236,6 +236,7 @@ struct ngx_idempotency_redis_conn_s {
     ngx_connection_t                    dummy;
 
     unsigned                            dialed:1;
+    unsigned                            again:1;     /* was ready before */
     unsigned                            refuses:1;   /* until it is ready */
     unsigned                            unacked:1;   /* since the last WAIT */
     unsigned                            acking:1;    /* WAIT is sent */
@@ -276,6 +277,9 @@ void ngx_idempotency_redis_node_free(ngx_idempotency_redis_node_t *node);
 
 /* conn: the life of a connection */
 
+/* moves it there, and in the counts */
+void ngx_idempotency_redis_conn_state(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_state_e state);
 ngx_int_t ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_node_t *node);
 void ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn);

@@ -46,7 +46,7 @@ static ngx_str_t  ngx_idempotency_redis_login_errors[] = {
 void
 ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn)
 {
-    conn->state = NGX_IDEMPOTENCY_REDIS_LOGIN;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_LOGIN);
     conn->log.action = "logging in to";
     conn->answered = 0;
 

@@ -378,7 +378,7 @@ ngx_idempotency_redis_node_leave(ngx_idempotency_redis_node_t *node)
         ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
 
         conn->refuses = 1;
-        conn->state = NGX_IDEMPOTENCY_REDIS_DOWN;
+        ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
     }
 
     /* who had sent something is told from the event loop */

@@ -29,7 +29,7 @@ ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn)
 
     c = conn->peer.connection;
 
-    conn->state = NGX_IDEMPOTENCY_REDIS_HANDSHAKE;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_HANDSHAKE);
     conn->log.action = "TLS handshaking with";
 
     if (ngx_ssl_create_connection(conn->redis->ssl, c, NGX_SSL_CLIENT)

@@ -41,6 +41,10 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
 
     cln->handler = ngx_http_idempotency_context_cleanup;
 
+    if (ilcf->store && ilcf->endpoint == NULL) {
+        ngx_idempotency_begins(ilcf->store->now->in_flight);
+    }
+
     ngx_http_set_ctx(r, ctx, ngx_http_idempotency_module);
 
     return ctx;
@@ -237,7 +241,13 @@ ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
     imcf = ngx_http_get_module_main_conf(ctx->request,
                                          ngx_http_idempotency_module);
 
-    if (imcf->cells && ctx->conf->store && ctx->conf->endpoint == NULL) {
+    if (ctx->conf->store == NULL || ctx->conf->endpoint) {
+        return;
+    }
+
+    ngx_idempotency_ends(ctx->conf->store->now->in_flight);
+
+    if (imcf->cells) {
         ngx_idempotency_count(imcf->cells[ctx->conf->location
                                           * NGX_HTTP_IDEMPOTENCY_RESULTS
                                           + ctx->result]);

@@ -12,17 +12,23 @@
 
 
 typedef struct {
-    uint32_t                        layout;
     u_char                         *blocks;
+    u_char                         *processes;
+    ngx_idempotency_unknowns_t     *unknowns;
 } ngx_idempotency_counts_zone_t;
 
 
 static ngx_int_t ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone,
     void *data);
 static size_t ngx_idempotency_counts_block(ngx_idempotency_counts_t *counts);
+static size_t ngx_idempotency_counts_process(
+    ngx_idempotency_counts_t *counts);
+static ngx_atomic_t *ngx_idempotency_counts_pid(
+    ngx_idempotency_counts_t *counts, ngx_uint_t slot);
 
 
 ngx_idempotency_store_counts_t  ngx_idempotency_counts_nowhere;
+ngx_idempotency_store_now_t     ngx_idempotency_counts_never;
 
 
 const ngx_uint_t  ngx_idempotency_latency_bounds
@@ -38,9 +44,8 @@ ngx_idempotency_counts_create(ngx_conf_t *cf,
     ngx_idempotency_counts_t *counts, void *tag)
 {
     size_t            size;
+    ngx_str_t         name;
     ngx_core_conf_t  *ccf;
-
-    static ngx_str_t  name = ngx_string("idempotency_counts");
 
     ccf = (ngx_core_conf_t *) ngx_get_conf(cf->cycle->conf_ctx,
                                            ngx_core_module);
@@ -51,7 +56,24 @@ ngx_idempotency_counts_create(ngx_conf_t *cf,
                       ? (ngx_uint_t) ccf->worker_processes
                       : (ngx_uint_t) ngx_max(ngx_ncpu, 1);
 
-    size = ngx_idempotency_counts_block(counts) * counts->workers;
+    /*
+     * Old workers go on with the memory they have: where something else is
+     * counted the new ones must not use the same.
+     */
+
+    name.len = sizeof("idempotency_counts__") - 1 + 8 + NGX_INT_T_LEN;
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    name.len = ngx_sprintf(name.data, "idempotency_counts_%08xD_%ui",
+                           counts->layout, counts->workers)
+               - name.data;
+
+    size = ngx_idempotency_counts_block(counts) * counts->workers
+           + ngx_idempotency_counts_process(counts) * NGX_MAX_PROCESSES
+           + counts->stores * sizeof(ngx_idempotency_unknowns_t);
 
     counts->zone = ngx_shared_memory_add(cf, &name,
                                          ngx_align(size, ngx_pagesize)
@@ -76,24 +98,28 @@ ngx_idempotency_counts_block(ngx_idempotency_counts_t *counts)
 }
 
 
+static size_t
+ngx_idempotency_counts_process(ngx_idempotency_counts_t *counts)
+{
+    return ngx_align(counts->stores * sizeof(ngx_idempotency_store_now_t)
+                     + sizeof(ngx_atomic_t),
+                     NGX_IDEMPOTENCY_COUNTS_LINE);
+}
+
+
 static ngx_int_t
 ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 {
-    size_t                          size;
+    size_t                          blocks, processes;
     ngx_slab_pool_t                *shpool;
     ngx_idempotency_counts_t       *counts;
     ngx_idempotency_counts_zone_t  *zone;
 
     counts = shm_zone->data;
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    size = ngx_idempotency_counts_block(counts) * counts->workers;
 
     if (data) {
         zone = shpool->data;
-
-        if (zone->layout != counts->layout) {
-            ngx_memzero(zone->blocks, size);
-        }
 
     } else {
         zone = ngx_slab_calloc(shpool, sizeof(ngx_idempotency_counts_zone_t));
@@ -101,18 +127,117 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
             return NGX_ERROR;
         }
 
-        zone->blocks = ngx_slab_calloc(shpool, size);
+        blocks = ngx_idempotency_counts_block(counts) * counts->workers;
+        processes = ngx_idempotency_counts_process(counts)
+                    * NGX_MAX_PROCESSES;
+
+        zone->blocks = ngx_slab_calloc(shpool, blocks + processes
+                           + counts->stores
+                             * sizeof(ngx_idempotency_unknowns_t));
         if (zone->blocks == NULL) {
             return NGX_ERROR;
         }
 
+        zone->processes = zone->blocks + blocks;
+        zone->unknowns = (ngx_idempotency_unknowns_t *)
+                             (zone->processes + processes);
+
         shpool->data = zone;
     }
 
-    zone->layout = counts->layout;
     counts->blocks = zone->blocks;
+    counts->processes = zone->processes;
+    counts->unknowns = zone->unknowns;
 
     return NGX_OK;
+}
+
+
+static ngx_atomic_t *
+ngx_idempotency_counts_pid(ngx_idempotency_counts_t *counts, ngx_uint_t slot)
+{
+    return (ngx_atomic_t *) (counts->processes
+                             + slot * ngx_idempotency_counts_process(counts));
+}
+
+
+void
+ngx_idempotency_counts_begin(ngx_idempotency_counts_t *counts)
+{
+    ngx_uint_t                       i;
+    ngx_atomic_t                    *pid;
+    ngx_idempotency_store_now_t     *now;
+    ngx_idempotency_store_counts_t  *store;
+
+    pid = ngx_idempotency_counts_pid(counts, ngx_process_slot);
+
+    for (i = 0; i < counts->stores; i++) {
+        now = ngx_idempotency_counts_now(counts, i);
+
+        if (*pid) {
+            store = ngx_idempotency_counts_store(counts, ngx_worker, i);
+            (void) ngx_atomic_fetch_add(&store->abandoned, now->leases);
+        }
+
+        ngx_memzero(now, sizeof(ngx_idempotency_store_now_t));
+    }
+
+    *pid = ngx_pid;
+}
+
+
+void
+ngx_idempotency_counts_end(ngx_idempotency_counts_t *counts)
+{
+    *ngx_idempotency_counts_pid(counts, ngx_process_slot) = 0;
+}
+
+
+ngx_idempotency_store_now_t *
+ngx_idempotency_counts_now(ngx_idempotency_counts_t *counts, ngx_uint_t store)
+{
+    return (ngx_idempotency_store_now_t *)
+               (ngx_idempotency_counts_pid(counts, ngx_process_slot) + 1)
+           + store;
+}
+
+
+void
+ngx_idempotency_counts_all(ngx_idempotency_counts_t *counts,
+    ngx_uint_t store, ngx_idempotency_store_now_t *now)
+{
+    ngx_uint_t                    i, n;
+    ngx_atomic_t                 *pid, *to, *from;
+    ngx_atomic_uint_t             forgetful;
+    ngx_idempotency_store_now_t  *one;
+
+    ngx_memzero(now, sizeof(ngx_idempotency_store_now_t));
+
+    to = (ngx_atomic_t *) now;
+
+    for (i = 0; i < NGX_MAX_PROCESSES; i++) {
+        pid = ngx_idempotency_counts_pid(counts, i);
+
+        if (*pid == 0
+            || (kill((ngx_pid_t) *pid, 0) == -1 && ngx_errno == NGX_ESRCH))
+        {
+            continue;
+        }
+
+        one = (ngx_idempotency_store_now_t *) (pid + 1) + store;
+        from = (ngx_atomic_t *) one;
+
+        forgetful = ngx_max(now->forgetful, one->forgetful);
+
+        for (n = 0;
+             n < sizeof(ngx_idempotency_store_now_t) / sizeof(ngx_atomic_t);
+             n++)
+        {
+            to[n] += from[n];
+        }
+
+        now->forgetful = forgetful;
+    }
 }
 
 

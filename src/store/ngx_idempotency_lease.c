@@ -48,7 +48,7 @@ ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
     held->confirmed = sent;
     held->asked = sent;
 
-    ngx_idempotency_count(held->store->counts->leases);
+    ngx_idempotency_begins(held->store->now->leases);
 
     ngx_queue_insert_tail(&ngx_idempotency_lease_queue, &held->queue);
 
@@ -63,7 +63,7 @@ ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held)
         ngx_queue_remove(&held->queue);
         held->queue.next = NULL;
 
-        ngx_idempotency_uncount(held->store->counts->leases);
+        ngx_idempotency_ends(held->store->now->leases);
     }
 }
 

@@ -159,6 +159,9 @@ ngx_idempotency_redis_store_start(ngx_idempotency_store_t *store)
 
     ngx_idempotency_redis_later_init(ctx);
 
+    ctx->redis.counts = &store->counts->redis;
+    ctx->redis.now = &store->now->redis;
+
     if (ngx_idempotency_random(ctx->redis.id, sizeof(ctx->redis.id))
         != NGX_OK)
     {

@@ -69,7 +69,12 @@ ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
 void
 ngx_idempotency_redis_later_again(ngx_idempotency_redis_op_t *rop)
 {
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+
     if (ngx_idempotency_redis_op_send(rop) == NGX_AGAIN) {
+        ngx_idempotency_count(ctx->store->counts->retries);
         return;
     }
 
@@ -100,6 +105,8 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
 
     if (rop == NULL) {
 
+        ngx_idempotency_count(ctx->store->counts->dropped);
+
         if (later->dropped++ == 0) {
             ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                           "idempotency store \"%V\" is away and too much "
@@ -109,6 +116,8 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
 
         return;
     }
+
+    ngx_idempotency_begins(ctx->store->now->later);
 
     if (later->number++ == 0) {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
@@ -312,7 +321,7 @@ ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
             && ngx_idempotency_redis_op_send(rop) == NGX_AGAIN)
         {
             n++;
-            ctx->later.retried++;
+            ngx_idempotency_count(ctx->store->counts->retries);
             continue;
         }
 
@@ -341,6 +350,7 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
     later = &ctx->later;
 
     later->number--;
+    ngx_idempotency_ends(ctx->store->now->later);
     later->bytes -= ngx_idempotency_redis_later_size(rop);
 
     if (later->number == 0) {

@@ -42,7 +42,6 @@ typedef struct {
     ngx_event_t                    timer;
     ngx_uint_t                     number;     /* without a deadline */
     size_t                         bytes;      /* of these */
-    ngx_uint_t                     retried;
     ngx_uint_t                     dropped;
 } ngx_idempotency_redis_later_t;
 

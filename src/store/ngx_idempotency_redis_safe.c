@@ -31,6 +31,7 @@ ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
     ngx_idempotency_count(ctx->store->counts->losses);
     ctx->forgetful = 1;
     ctx->forgot = ngx_current_msec;
+    ctx->store->now->forgetful = ngx_time() + redis->amnesia / 1000;
 
     ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                   "idempotency store \"%V\" %s: keys may be forgotten, new "
@@ -165,6 +166,7 @@ ngx_idempotency_redis_safe_acked(ngx_idempotency_redis_op_t *rop)
 
         if (ctx->lonely) {
             ctx->lonely = 0;
+            ctx->store->now->lonely = 0;
 
             ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                           "idempotency store \"%V\" has its replicas again, "
@@ -180,6 +182,7 @@ ngx_idempotency_redis_safe_acked(ngx_idempotency_redis_op_t *rop)
 
     if (!ctx->lonely) {
         ctx->lonely = 1;
+        ctx->store->now->lonely = 1;
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\": %ui of %ui replicas have "

@@ -266,6 +266,7 @@ ngx_idempotency_shm_usage(ngx_idempotency_store_t *store,
     usage->size = ctx->shpool->end - (u_char *) ctx->shpool;
     usage->free = ctx->shpool->pfree * ngx_pagesize;
     usage->records = ctx->sh->number;
+    usage->broken = (ctx->sh->mark == NGX_IDEMPOTENCY_SHM_BROKEN);
 }
 
 

@@ -17,6 +17,7 @@
 
 static uint64_t ngx_idempotency_op_now(void);
 static void ngx_idempotency_op_count(ngx_idempotency_op_t *op);
+static void ngx_idempotency_op_note(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 
 
@@ -54,6 +55,10 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     ngx_int_t  rc;
 
     op->submitted = ngx_current_msec;
+
+    if (op->type == NGX_IDEMPOTENCY_MARK_UNKNOWN) {
+        ngx_idempotency_count(op->store->counts->unknown);
+    }
 
     rc = op->store->submit(op);
 
@@ -93,6 +98,10 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 
     counts = op->store->counts;
 
+    if (op->store->unknowns) {
+        ngx_idempotency_op_note(op);
+    }
+
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         ngx_idempotency_count(counts->errors[op->error]);
         return;
@@ -109,6 +118,58 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
     ngx_idempotency_counts_latency(op->type == NGX_IDEMPOTENCY_CLAIM
                                    ? &counts->claim : &counts->complete,
                                    usec);
+}
+
+
+/* an operation that shows what a record is shows whether it is unknown */
+
+static void
+ngx_idempotency_op_note(ngx_idempotency_op_t *op)
+{
+    time_t  since;
+
+    switch (op->type) {
+
+    case NGX_IDEMPOTENCY_MARK_UNKNOWN:
+
+        /* it is, even if the store could not be told */
+
+        if (op->error == NGX_IDEMPOTENCY_ERROR_NONE
+            && op->result != NGX_IDEMPOTENCY_OK)
+        {
+            return;
+        }
+
+        since = ngx_time();
+        break;
+
+    case NGX_IDEMPOTENCY_RENEW:
+    case NGX_IDEMPOTENCY_ISSUE:
+    case NGX_IDEMPOTENCY_PROBE:
+        return;
+
+    default:
+
+        if (op->error != NGX_IDEMPOTENCY_ERROR_NONE
+            || op->result == NGX_IDEMPOTENCY_REFUSED)
+        {
+            return;
+        }
+
+        if (op->record.state != NGX_IDEMPOTENCY_UNKNOWN) {
+
+            if (op->store->unknowns->number) {
+                ngx_idempotency_unknowns_forget(op->store->unknowns,
+                                                op->digest);
+            }
+
+            return;
+        }
+
+        since = op->record.created;
+    }
+
+    ngx_idempotency_unknowns_note(op->store->unknowns, op->digest, since);
 }
 
 

@@ -12,6 +12,7 @@
 #include <ngx_core.h>
 #include "ngx_idempotency_counts.h"
 #include "ngx_idempotency_record.h"
+#include "ngx_idempotency_unknowns.h"
 
 
 /* how long the stub of a released claim refuses its dead owner, seconds */
@@ -40,6 +41,7 @@ typedef struct {
     size_t                          size;
     size_t                          free;
     size_t                          records;
+    ngx_uint_t                      broken;      /* refuses everything */
 } ngx_idempotency_usage_t;
 
 typedef void (*ngx_idempotency_usage_pt)(ngx_idempotency_store_t *store,
@@ -229,6 +231,8 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_usage_pt        usage;        /* or NULL: not known */
     void                           *data;
     ngx_idempotency_store_counts_t *counts;       /* of this worker */
+    ngx_idempotency_store_now_t    *now;          /* of this process */
+    ngx_idempotency_unknowns_t     *unknowns;     /* NULL: not noted */
     ngx_msec_t                      lease;        /* the longest it is for */
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;

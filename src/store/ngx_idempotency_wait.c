@@ -23,7 +23,7 @@ struct ngx_idempotency_wait_group_s {
     ngx_idempotency_waiter_t       *asking;    /* who has the turn */
     ngx_event_t                     timer;
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
-    ngx_idempotency_store_counts_t *counts;
+    ngx_idempotency_store_now_t    *now;
     unsigned                        again:1;   /* woken while one asked */
 };
 
@@ -73,10 +73,10 @@ ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
             return NGX_DECLINED;
         }
 
-        group->counts = store->counts;
+        group->now = store->now;
     }
 
-    ngx_idempotency_count(group->counts->waiting);
+    ngx_idempotency_begins(group->now->waiting);
 
     if (ngx_idempotency_wait_n++ == 0) {
         ngx_idempotency_notice_listen(1);
@@ -285,7 +285,7 @@ ngx_idempotency_wait_remove(ngx_idempotency_waiter_t *waiter)
 {
     ngx_queue_remove(&waiter->queue);
 
-    ngx_idempotency_uncount(waiter->group->counts->waiting);
+    ngx_idempotency_ends(waiter->group->now->waiting);
 
     waiter->group = NULL;
     waiter->turn = 0;
