@@ -77,7 +77,8 @@ clang: $(BUILD)/clang/$(MODULE)
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
 TEST_PACKAGES := binutils clang curl libtest-base-perl openssl perl procps \
-                 prometheus python3 redis-server spin
+                 prometheus python3 redis-server spin \
+                 $(shell cat examples/*/packages)
 
 deps:
 	@t/install $(PACKAGES)
