@@ -111,12 +111,15 @@ typedef struct {
 
 
 typedef struct ngx_http_idempotency_token_s  ngx_http_idempotency_token_t;
+typedef struct ngx_http_idempotency_query_s  ngx_http_idempotency_query_t;
 
 
 typedef struct {
     ngx_idempotency_store_t           *store;          /* NULL: off */
     ngx_idempotency_store_t           *endpoint;       /* of a handler here */
+    ngx_http_handler_pt                act;            /* its store's answer */
     ngx_http_idempotency_token_t      *token;
+    ngx_uint_t                         admin;          /* of a lookup */
     ngx_uint_t                         location;       /* its number */
     ngx_uint_t                         profile;
     ngx_http_idempotency_given_t       given;
@@ -272,6 +275,7 @@ typedef struct {
     ngx_uint_t                         tries;
 
     ngx_http_request_t                *probe;  /* the subrequest, see probe.c */
+    ngx_http_idempotency_query_t      *query;  /* of a lookup */
 
     ngx_idempotency_waiter_t           waiter; /* see wait.c */
     ngx_event_t                        wait_timer;

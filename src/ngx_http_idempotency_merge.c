@@ -68,7 +68,9 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     conf->endpoint = NULL;
+     *     conf->act = NULL;
      *     conf->token = NULL;
+     *     conf->admin = 0;
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
      *     conf->source = NULL;
@@ -141,7 +143,9 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         /* "if" and "limit_except" have the handler of their location */
 
         conf->endpoint = prev->endpoint;
+        conf->act = prev->act;
         conf->token = prev->token;
+        conf->admin = prev->admin;
     }
 
     if (conf->endpoint) {
@@ -328,9 +332,11 @@ ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
 
     if (conf->source == NULL || conf->given.scope == NULL) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "location \"%V\" with \"idempotency_token\" needs "
-                      "\"%s\", with the value that it has where the tokens "
-                      "are used", &clcf->name,
+                      "location \"%V\" with \"%s\" needs \"%s\", with the "
+                      "value that it has where the keys are used",
+                      &clcf->name,
+                      conf->token ? "idempotency_token"
+                                  : "idempotency_lookup",
                       conf->source ? "idempotency_scope"
                                    : "idempotency_source");
         return NGX_CONF_ERROR;

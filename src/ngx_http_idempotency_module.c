@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency.h"
 #include "ngx_http_idempotency_conf.h"
 #include "ngx_http_idempotency_handler.h"
+#include "ngx_http_idempotency_lookup.h"
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_capture.h"
 #include "ngx_http_idempotency_stats.h"
@@ -231,6 +232,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
     { ngx_string("idempotency_token"),
       NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_idempotency_token,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("idempotency_lookup"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_idempotency_lookup,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },

@@ -26,10 +26,6 @@ static char  *ngx_http_idempotency_exercise_errors[] = {
     "unsafe", "memory"
 };
 
-static char  *ngx_http_idempotency_exercise_states[] = {
-    "none", "issued", "executing", "unknown", "done", "tombstone"
-};
-
 
 ngx_int_t
 ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
@@ -84,11 +80,11 @@ ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
         return ngx_http_idempotency_exercise_send(r, b);
     }
 
-    p = ngx_sprintf(p, "state: %s\n"
+    p = ngx_sprintf(p, "state: %V\n"
                        "attempts: %ui\n"
                        "status: %ui\n"
                        "kept: %d\n",
-                    ngx_http_idempotency_exercise_states[record->state],
+                    &ngx_idempotency_states[record->state],
                     record->attempts, record->status, (int) record->kept);
 
     p = ngx_http_idempotency_exercise_show_bytes(p, "head", &record->head);

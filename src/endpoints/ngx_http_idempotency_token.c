@@ -9,6 +9,7 @@
 
 #include "ngx_http_idempotency_token.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_endpoint.h"
 #include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_problem.h"
@@ -22,7 +23,6 @@
 
 
 struct ngx_http_idempotency_token_s {
-    ngx_idempotency_store_t            *store;
     time_t                              ttl;
     ngx_http_idempotency_unique_e       format;
     ngx_uint_t                          node;
@@ -38,9 +38,7 @@ static ngx_int_t ngx_http_idempotency_token_issue(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_token_name(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-static void ngx_http_idempotency_token_event(ngx_http_request_t *r);
-static ngx_int_t ngx_http_idempotency_token_act(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_token_act(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_token_send(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -61,12 +59,7 @@ ngx_http_idempotency_token(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char                          *rv;
     ngx_str_t                     *value;
     ngx_uint_t                     i;
-    ngx_http_core_loc_conf_t      *clcf;
     ngx_http_idempotency_token_t  *token;
-
-    if (ilcf->token) {
-        return "is duplicate";
-    }
 
     token = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_token_t));
     if (token == NULL) {
@@ -91,18 +84,11 @@ ngx_http_idempotency_token(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
 
-    token->store = ngx_http_idempotency_store_get(cf, &value[1]);
-    if (token->store == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
     ilcf->token = token;
-    ilcf->endpoint = token->store;
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-    clcf->handler = ngx_http_idempotency_token_handler;
-
-    return NGX_CONF_OK;
+    return ngx_http_idempotency_endpoint(cf, ilcf, &value[1],
+                                         ngx_http_idempotency_token_handler,
+                                         ngx_http_idempotency_token_act);
 }
 
 
@@ -185,14 +171,8 @@ ngx_http_idempotency_token_handler(ngx_http_request_t *r)
 
     r->main->count++;
 
-    rc = ngx_http_idempotency_token_issue(r, ctx);
-
-    if (rc == NGX_AGAIN) {
-        r->write_event_handler = ngx_http_idempotency_token_event;
-
-    } else if (rc != NGX_DONE) {
-        ngx_http_finalize_request(r, rc);
-    }
+    ngx_http_idempotency_endpoint_go(r,
+                                 ngx_http_idempotency_token_issue(r, ctx));
 
     return NGX_DONE;
 }
@@ -225,10 +205,7 @@ ngx_http_idempotency_token_issue(ngx_http_request_t *r,
 
     op->ttl = ctx->conf->token->ttl;
 
-    rc = ngx_http_idempotency_context_submit(ctx);
-
-    return rc == NGX_AGAIN ? NGX_AGAIN
-                           : ngx_http_idempotency_token_act(r, ctx);
+    return ngx_http_idempotency_endpoint_submit(r, ctx);
 }
 
 
@@ -263,32 +240,13 @@ ngx_http_idempotency_token_name(ngx_http_request_t *r,
 }
 
 
-static void
-ngx_http_idempotency_token_event(ngx_http_request_t *r)
+static ngx_int_t
+ngx_http_idempotency_token_act(ngx_http_request_t *r)
 {
-    ngx_int_t                    rc;
+    ngx_idempotency_op_t        *op;
     ngx_http_idempotency_ctx_t  *ctx;
 
     ctx = ngx_http_idempotency_context_get(r);
-
-    if (ctx->op->pending) {
-        return;
-    }
-
-    rc = ngx_http_idempotency_token_act(r, ctx);
-
-    if (rc != NGX_AGAIN && rc != NGX_DONE) {
-        ngx_http_finalize_request(r, rc);
-    }
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_token_act(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_idempotency_op_t  *op;
-
     op = ctx->op;
 
     if (op->error == NGX_IDEMPOTENCY_ERROR_NONE) {

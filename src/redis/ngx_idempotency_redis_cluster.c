@@ -20,7 +20,7 @@
 
 
 typedef struct {
-    ngx_idempotency_redis_map_t    map;
+    ngx_idempotency_redis_map_t    map;       /* first, see map.c */
     ngx_idempotency_redis_t       *redis;
     ngx_idempotency_redis_node_t  *asked;
     ngx_idempotency_redis_cmd_t    cmd;
@@ -72,6 +72,8 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster = {
     ngx_idempotency_redis_cluster_reply,
     ngx_idempotency_redis_cluster_ready,
     ngx_idempotency_redis_cluster_lost,
+    ngx_idempotency_redis_map_part,
+    ngx_idempotency_redis_map_next,
     0
 };
 

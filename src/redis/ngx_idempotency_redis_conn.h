@@ -58,6 +58,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_str_t                          *args;
     ngx_uint_t                          nargs;
     ngx_str_t                          *key;     /* NULL: any server will do */
+    ngx_uint_t                          part;    /* not 0: instead of a key */
     ngx_msec_t                          within;  /* 0: the store's timeout */
     ngx_msec_t                          deadline;
     ngx_msec_t                          until;   /* on whatever servers */
@@ -178,6 +179,13 @@ void ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis);
  */
 ngx_int_t ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_cmd_t *cmd);
+
+/*
+ * The keys are on several servers of a cluster, and otherwise on one: each is
+ * a part.  They are numbered from 1 on, with gaps; 0: there is none behind it.
+ */
+ngx_uint_t ngx_idempotency_redis_next_part(ngx_idempotency_redis_t *redis,
+    ngx_uint_t part);
 
 /*
  * A reply made no sense to who had asked: replies may be out of step, so all

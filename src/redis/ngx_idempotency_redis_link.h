@@ -178,6 +178,15 @@ struct ngx_idempotency_redis_topology_s {
     void                              (*lost)(
                                          ngx_idempotency_redis_node_t *node);
 
+    /*
+     * The server of a part, as pick, and the number of the part behind it, or
+     * 0.  NULL: there is one part, and pick will do.
+     */
+    ngx_idempotency_redis_node_t     *(*part)(ngx_idempotency_redis_t *redis,
+                                         ngx_uint_t part, ngx_uint_t *hope);
+    ngx_uint_t                        (*next)(ngx_idempotency_redis_t *redis,
+                                         ngx_uint_t part);
+
     unsigned                            role:1;      /* must say "master" */
 };
 

@@ -413,3 +413,62 @@ ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
 
     ngx_free(name.data);
 }
+
+
+/*
+ * A part is what a node has, numbered by the node's first slot plus one.  A
+ * part that was begun stays with the node, even if it gets a lower slot.
+ */
+
+ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_map_part(ngx_idempotency_redis_t *redis,
+    ngx_uint_t part, ngx_uint_t *hope)
+{
+    ngx_idempotency_redis_map_t   *map;
+    ngx_idempotency_redis_node_t  *node;
+
+    map = redis->map;
+
+    if (part > NGX_IDEMPOTENCY_REDIS_SLOTS) {
+        *hope = 0;
+        return NULL;
+    }
+
+    node = map->slots[part - 1];
+
+    *hope = (node == NULL);
+
+    return node;
+}
+
+
+/* a slot that nobody has is a part, too: whoever asks for it is told */
+
+ngx_uint_t
+ngx_idempotency_redis_map_next(ngx_idempotency_redis_t *redis,
+    ngx_uint_t part)
+{
+    ngx_uint_t                     i, slot;
+    ngx_idempotency_redis_map_t   *map;
+
+    map = redis->map;
+
+    for (slot = part; slot < NGX_IDEMPOTENCY_REDIS_SLOTS; slot++) {
+
+        if (map->slots[slot] == map->slots[slot - 1]) {
+            continue;
+        }
+
+        for (i = 0; i < slot; i++) {
+            if (map->slots[i] == map->slots[slot]) {
+                break;
+            }
+        }
+
+        if (i == slot) {
+            return slot + 1;
+        }
+    }
+
+    return 0;
+}

@@ -31,4 +31,11 @@ ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_find(
     ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);
 
 
+/* The parts of the keys, as a topology has them. */
+ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_part(
+    ngx_idempotency_redis_t *redis, ngx_uint_t part, ngx_uint_t *hope);
+ngx_uint_t ngx_idempotency_redis_map_next(ngx_idempotency_redis_t *redis,
+    ngx_uint_t part);
+
+
 #endif /* _NGX_IDEMPOTENCY_REDIS_MAP_H_INCLUDED_ */

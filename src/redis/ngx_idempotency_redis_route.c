@@ -38,6 +38,8 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_single = {
     ngx_idempotency_redis_single_reply,
     ngx_idempotency_redis_single_ready,
     ngx_idempotency_redis_single_lost,
+    NULL,
+    NULL,
     0
 };
 
@@ -144,13 +146,24 @@ ngx_idempotency_redis_route(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_node_t  *node;
 
     hope = 0;
-    node = redis->topology->pick(redis, cmd->key, &hope);
+
+    node = (cmd->part && redis->topology->part)
+           ? redis->topology->part(redis, cmd->part, &hope)
+           : redis->topology->pick(redis, cmd->key, &hope);
 
     if (node == NULL) {
         return hope ? NGX_DECLINED : NGX_ERROR;
     }
 
     return ngx_idempotency_redis_node_send(node, cmd);
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_next_part(ngx_idempotency_redis_t *redis,
+    ngx_uint_t part)
+{
+    return redis->topology->next ? redis->topology->next(redis, part) : 0;
 }
 
 

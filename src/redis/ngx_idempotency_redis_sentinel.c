@@ -86,6 +86,8 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel = {
     ngx_idempotency_redis_sentinel_reply,
     ngx_idempotency_redis_sentinel_ready,
     ngx_idempotency_redis_sentinel_lost,
+    NULL,
+    NULL,
     1
 };
 

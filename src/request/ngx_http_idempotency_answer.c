@@ -349,8 +349,6 @@ void
 ngx_http_idempotency_answer_give(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
 {
-    ngx_idempotency_secret_t  **secret;
-
     op->status = r->headers_out.status;
 
     if (!ctx->keep
@@ -361,6 +359,16 @@ ngx_http_idempotency_answer_give(ngx_http_request_t *r,
 
     op->body = ctx->body;
     op->body_len = ctx->body_len;
+
+    ngx_http_idempotency_answer_seal(r, ctx, op);
+}
+
+
+void
+ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
+{
+    ngx_idempotency_secret_t  **secret;
 
     secret = ctx->conf->secrets ? ctx->conf->secrets->elts : NULL;
 

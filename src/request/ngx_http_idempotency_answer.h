@@ -55,5 +55,9 @@ void ngx_http_idempotency_answer_announce(ngx_http_request_t *r,
 void ngx_http_idempotency_answer_give(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
 
+/* The same for an operation that has its head and body already. */
+void ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
+
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_ANSWER_H_INCLUDED_ */

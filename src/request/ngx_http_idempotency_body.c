@@ -12,8 +12,6 @@
 
 static ngx_int_t ngx_http_idempotency_body_read_file(ngx_http_request_t *r,
     ngx_buf_t *b, ngx_http_idempotency_body_pt handler);
-static ngx_int_t ngx_http_idempotency_body_whole(ngx_http_request_t *r,
-    ngx_str_t *body);
 static ngx_int_t ngx_http_idempotency_body_gather(const u_char *data,
     size_t len);
 static ngx_uint_t ngx_http_idempotency_body_encoded(ngx_http_request_t *r);
@@ -109,8 +107,6 @@ ngx_http_idempotency_body_parse(ngx_http_request_t *r, ngx_uint_t json,
     ngx_int_t  rc;
     ngx_str_t  body;
 
-    ngx_http_idempotency_body_copy = NULL;
-
     ngx_http_idempotency_doc_start(doc);
 
     if (ngx_http_idempotency_body_whole(r, &body) != NGX_OK) {
@@ -144,7 +140,9 @@ void
 ngx_http_idempotency_body_free(ngx_http_request_t *r,
     ngx_http_idempotency_doc_t *doc)
 {
-    ngx_http_idempotency_doc_free(doc);
+    if (doc) {
+        ngx_http_idempotency_doc_free(doc);
+    }
 
     if (ngx_http_idempotency_body_copy) {
         ngx_free(ngx_http_idempotency_body_copy);
@@ -155,13 +153,15 @@ ngx_http_idempotency_body_free(ngx_http_request_t *r,
 
 /* in one piece: a single buffer as it is, everything else as a copy */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_idempotency_body_whole(ngx_http_request_t *r, ngx_str_t *body)
 {
     off_t         size;
     ngx_chain_t  *cl;
 
     ngx_str_null(body);
+
+    ngx_http_idempotency_body_copy = NULL;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
         return NGX_OK;

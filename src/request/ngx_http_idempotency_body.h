@@ -25,6 +25,13 @@ ngx_int_t ngx_http_idempotency_body_read(ngx_http_request_t *r,
     ngx_http_idempotency_body_pt handler);
 
 /*
+ * The whole body, which must have been read, in one piece; to be freed, with
+ * NULL for the document.  NGX_OK or NGX_ERROR.
+ */
+ngx_int_t ngx_http_idempotency_body_whole(ngx_http_request_t *r,
+    ngx_str_t *body);
+
+/*
  * The whole body, which must have been read, as JSON or as a form.  NGX_OK;
  * NGX_DECLINED when it is not what it should be, or compressed, which is
  * logged; NGX_ERROR.  An empty body is a document without values.  To be freed

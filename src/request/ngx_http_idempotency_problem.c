@@ -119,7 +119,48 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("Requests are executed in the order of their numbers, and it "
                  "is not the turn of this one. It was not executed now. Go on "
                  "with the number that is expected, or with a higher "
-                 "epoch.") }
+                 "epoch.") },
+
+    { ngx_string("404 Not Found"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("not_found"), ngx_string("same-key"), ngx_null_string,
+      ngx_string("Nothing is known of this idempotency key"),
+      ngx_string("No request with this idempotency key was executed or is "
+                 "running, as far as is remembered. A request with it would "
+                 "be executed.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("fence_mismatch"), ngx_string("never"), ngx_null_string,
+      ngx_string("Record has another fence"),
+      ngx_string("The record was changed since it was looked at. Nothing was "
+                 "done. Look at it again, and name the fence that it has "
+                 "now.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("state_mismatch"), ngx_string("never"), ngx_null_string,
+      ngx_string("Record is in another state"),
+      ngx_string("Only a record that is unknown can be resolved, and only one "
+                 "that nobody is executing can be purged. Nothing was "
+                 "done.") },
+
+    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("argument_invalid"), ngx_string("never"), ngx_null_string,
+      ngx_string("Argument is missing or invalid"),
+      ngx_string("DELETE needs fence=, POST needs fence= and resolve=executed "
+                 "or resolve=not-executed; an answer needs status= from 200 "
+                 "to 599. A list needs state= and a cursor= as it was given. "
+                 "Nothing was done.") },
+
+    { ngx_string("405 Method Not Allowed"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("method_not_allowed"), ngx_string("never"), ngx_null_string,
+      ngx_string("Method is not allowed"),
+      ngx_string("The header Allow tells which methods are.") },
+
+    { ngx_string("413 Content Too Large"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("answer_too_large"), ngx_string("never"), ngx_null_string,
+      ngx_string("Answer is too large to be kept"),
+      ngx_string("The answer is larger than idempotency_max_response. Nothing "
+                 "was done. Resolve with a smaller one, or without a body and "
+                 "without status=.") }
 };
 
 
@@ -129,7 +170,7 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 {
     ngx_int_t                        rc;
     ngx_str_t                       *code;
-    ngx_uint_t                       status;
+    ngx_uint_t                       status, level;
     ngx_http_idempotency_problem_t   problem;
 
     /* a log has one word for one thing, whatever the profile */
@@ -144,16 +185,21 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
     ctx->result = problem.result;
 
+    /* who asks and gets another answer than it hoped for is no event */
+
+    level = (verdict >= NGX_HTTP_IDEMPOTENCY_NOT_FOUND)
+            ? NGX_LOG_INFO : ctx->conf->log_level;
+
     /* without a source the record has no name yet */
 
     if (ctx->source.len) {
-        ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+        ngx_log_error(level, r->connection->log, 0,
                       "idempotency refused a request, code \"%V\", "
                       "record \"%*xs\"",
                       code, (size_t) 8, ctx->digest);
 
     } else {
-        ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+        ngx_log_error(level, r->connection->log, 0,
                       "idempotency refused a request, code \"%V\"",
                       code);
     }

@@ -154,7 +154,7 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     len = sizeof("{\"error\":{\"type\":\"\",\"title\":\"\",\"status\":,"
                  "\"detail\":\"\",\"code\":\"\",\"message\":\"\","
                  "\"doc_url\":\"about:blank#\",\"original_status\":,"
-                 "\"expected\":}}\n")
+                 "\"expected\":,\"fence\":,\"state\":\"tombstone\"}}\n")
           + url->len + 2 * problem->code.len + type->len
           + problem->title.len + problem->detail.len + 3 * NGX_INT64_LEN;
 
@@ -195,6 +195,14 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
         && ctx->op->expects)
     {
         p = ngx_sprintf(p, ",\"expected\":%uL", ctx->op->expected);
+    }
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OTHER_FENCE
+        || verdict == NGX_HTTP_IDEMPOTENCY_OTHER_STATE)
+    {
+        p = ngx_sprintf(p, ",\"fence\":%uL,\"state\":\"%V\"",
+                        ctx->op->record.fence,
+                        &ngx_idempotency_states[ctx->op->record.state]);
     }
 
     if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE) {

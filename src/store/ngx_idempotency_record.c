@@ -31,7 +31,6 @@
 #define NGX_IDEMPOTENCY_HEAD_STRING_MAX  (16 * 1024 * 1024 - 1)
 
 #define NGX_IDEMPOTENCY_RECORD_VERSION   1
-#define NGX_IDEMPOTENCY_RECORD_HEADER    116
 
 #define NGX_IDEMPOTENCY_MAX_TIME                                              \
     ((uint64_t) 1 << (8 * sizeof(time_t) - 1))
@@ -59,6 +58,19 @@ static ngx_int_t ngx_idempotency_head_get_string(ngx_idempotency_head_t *h,
 static ngx_int_t ngx_idempotency_head_get_number(ngx_idempotency_head_t *h,
     uint64_t max, uint64_t *n);
 static uint64_t ngx_idempotency_record_number(u_char *p, ngx_uint_t bytes);
+
+
+/* in the order of ngx_idempotency_state_e */
+
+ngx_str_t  ngx_idempotency_states[] = {
+    ngx_string("none"),
+    ngx_string("issued"),
+    ngx_string("executing"),
+    ngx_string("unknown"),
+    ngx_string("done"),
+    ngx_string("tombstone"),
+    ngx_null_string
+};
 
 
 ngx_int_t
@@ -495,6 +507,26 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
     record->head.len = (size_t) head;
     record->body.data = record->head.data + record->head.len;
     record->body.len = (size_t) body;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_idempotency_record_digest(const u_char *hex, u_char *digest)
+{
+    ngx_int_t   n;
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IDEMPOTENCY_DIGEST_LEN; i++) {
+        n = ngx_hextoi((u_char *) hex + 2 * i, 2);
+
+        if (n == NGX_ERROR) {
+            return NGX_DECLINED;
+        }
+
+        digest[i] = (u_char) n;
+    }
 
     return NGX_OK;
 }

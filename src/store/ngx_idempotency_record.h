@@ -16,6 +16,9 @@
 #define NGX_IDEMPOTENCY_FINGERPRINT_LEN  32
 #define NGX_IDEMPOTENCY_OWNER_LEN        16
 
+/* of a record in Redis, before its answer */
+#define NGX_IDEMPOTENCY_RECORD_HEADER    116
+
 
 /*
  * Moves: none -> executing (claim); executing -> done (complete), unknown
@@ -34,6 +37,10 @@ typedef enum {
     NGX_IDEMPOTENCY_DONE,
     NGX_IDEMPOTENCY_TOMBSTONE
 } ngx_idempotency_state_e;
+
+
+/* the names of the states */
+extern ngx_str_t  ngx_idempotency_states[];
 
 
 /* a header or trailer line of a stored answer */
@@ -108,6 +115,9 @@ ngx_int_t ngx_idempotency_record_decode_head(ngx_pool_t *pool,
  */
 ngx_int_t ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
     ngx_idempotency_record_t *record);
+
+/* A digest that is written in hex.  NGX_OK, or NGX_DECLINED: it is none. */
+ngx_int_t ngx_idempotency_record_digest(const u_char *hex, u_char *digest);
 
 /* Do these bytes of a record name this owner? */
 ngx_uint_t ngx_idempotency_record_is_of(ngx_str_t *value, u_char *owner);

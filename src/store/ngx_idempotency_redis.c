@@ -303,6 +303,13 @@ ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
         return ngx_idempotency_redis_submit_leases(op);
     }
 
+    if (op->type == NGX_IDEMPOTENCY_LIST
+        && !ngx_idempotency_redis_list_is_cursor(&op->list->cursor))
+    {
+        op->result = NGX_IDEMPOTENCY_REFUSED;
+        return NGX_OK;
+    }
+
     rop = ngx_idempotency_redis_op_create(op, NULL);
     if (rop == NULL) {
         op->error = NGX_IDEMPOTENCY_ERROR_MEMORY;

@@ -36,6 +36,7 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
     rop->cmd.args = rop->args;
     rop->cmd.nargs = rop->nargs;
     rop->cmd.key = &rop->args[3];
+    rop->cmd.part = rop->part;
     rop->cmd.handler = ngx_idempotency_redis_op_handler;
     rop->cmd.data = rop;
     rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);
@@ -101,6 +102,12 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
     switch (ngx_idempotency_redis_op_read(rop, reply)) {
 
     case NGX_OK:
+        if (rop->op->type == NGX_IDEMPOTENCY_LIST
+            && ngx_idempotency_redis_list_next(rop) == NGX_AGAIN)
+        {
+            return;
+        }
+
         ngx_idempotency_redis_safe(rop);
         ngx_idempotency_redis_op_over(rop);
         return;
@@ -313,6 +320,10 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
 
     value.data += NGX_IDEMPOTENCY_REDIS_ANSWER;
     value.len -= NGX_IDEMPOTENCY_REDIS_ANSWER;
+
+    if (op->type == NGX_IDEMPOTENCY_LIST) {
+        return ngx_idempotency_redis_list_read(rop, &value, now);
+    }
 
     if (result == NGX_IDEMPOTENCY_OUT_OF_ORDER) {
         return ngx_idempotency_redis_op_expected(op, &value);

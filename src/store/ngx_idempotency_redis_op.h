@@ -17,7 +17,8 @@
 
 
 /* EVALSHA, script, "1", key, question, and for some the answer to keep; or
- * EVALSHA, script, "2", key, mark, question */
+ * EVALSHA, script, "2", key, mark, question; or
+ * EVALSHA, script, "0", question, cursor, prefix */
 #define NGX_IDEMPOTENCY_REDIS_ARGS     6
 
 /* bytes of a question, and before the record in an answer */
@@ -84,6 +85,8 @@ typedef struct {
     ngx_str_t                      args[NGX_IDEMPOTENCY_REDIS_ARGS];
     ngx_uint_t                     nargs;
     ngx_msec_t                     deadline;   /* of all tries */
+    ngx_uint_t                     part;       /* of the keys, in a list */
+    ngx_uint_t                     steps;      /* of a list, so far */
 
     unsigned                       eval:1;     /* the script was not there */
     unsigned                       later:1;    /* nobody waits for it */
@@ -106,6 +109,19 @@ ngx_int_t ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop);
 /* It failed for good: tells its caller. */
 void ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
     ngx_idempotency_error_e error);
+
+/* Is it empty, or one that a list has set? */
+ngx_uint_t ngx_idempotency_redis_list_is_cursor(ngx_str_t *cursor);
+
+/* The arguments of a list.  NGX_ERROR: memory is short. */
+ngx_int_t ngx_idempotency_redis_list_args(ngx_idempotency_redis_op_t *rop);
+
+/* What it has found.  NGX_ERROR: this is no such reply. */
+ngx_int_t ngx_idempotency_redis_list_read(ngx_idempotency_redis_op_t *rop,
+    ngx_str_t *value, uint64_t now);
+
+/* NGX_AGAIN: it goes on; NGX_OK: this is the list, and its cursor is set. */
+ngx_int_t ngx_idempotency_redis_list_next(ngx_idempotency_redis_op_t *rop);
 
 /* Must it land, whether somebody waits for it or not? */
 ngx_uint_t ngx_idempotency_redis_op_settles(ngx_idempotency_op_t *op);

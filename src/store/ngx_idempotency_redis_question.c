@@ -45,6 +45,11 @@ ngx_idempotency_redis_op_create(ngx_idempotency_op_t *op,
         rc = ngx_idempotency_redis_op_args(rop, lease->digest, lease->owner,
                                            lease->fingerprint);
 
+    } else if (op->type == NGX_IDEMPOTENCY_LIST) {
+        op->own = rop;
+
+        rc = ngx_idempotency_redis_list_args(rop);
+
     } else {
         op->own = rop;
 

@@ -250,7 +250,7 @@ static char  ngx_idempotency_redis_script_issue[] =
 
 static char  ngx_idempotency_redis_script_fetch[] =
     "-- fetch\n"
-    "result, whole = 0, true\n";
+    "result, whole = 0, flags < 16\n";
 
 
 static char  ngx_idempotency_redis_script_executed[] =
@@ -277,6 +277,52 @@ static char  ngx_idempotency_redis_script_purge[] =
     "  result, put = 0, true\n"
     NGX_IDEMPOTENCY_REDIS_LUA_NONE
     "end\n";
+
+
+/*
+ * Some of the server's keys, and of these the records that are in one state.
+ * It stands alone: there is no KEYS[1], and it writes nothing.  A record has
+ * 64 characters behind the prefix, or 66 if it is one of a sequence; whatever
+ * else is there is somebody else's.
+ */
+
+static char  ngx_idempotency_redis_script_list[] =
+    "-- list\n"
+    "local own, want = struct.unpack('>c16B', ARGV[1])\n"
+    "local prefix, len, seen, out = ARGV[3], #ARGV[3], 0, {}\n"
+    "local call, sub = redis.pcall, string.sub\n"
+    "local was = want == 3 and 2 or want == 5 and 4 or want\n"
+    "local t = redis.call('TIME')\n"
+    "local now = t[1] * 1000 + (t[2] - t[2] % 1000) / 1000\n"
+    "local some = redis.call('SCAN', ARGV[2], 'COUNT', 250)\n"
+    "local keys = some[2]\n"
+    "for i = 1, #keys do\n"
+    "  local key = keys[i]\n"
+    "  local n = #key - len\n"
+    "  if (n == 64 or n == 66) and sub(key, 1, len) == prefix then\n"
+    "    local begin = call('GETRANGE', key, 0, 1)\n"
+    "    local version, st\n"
+    "    if type(begin) == 'string' then\n"
+    "      version, st = string.byte(begin, 1, 2)\n"
+    "    end\n"
+    "    if version == 1 then seen = seen + 1 end\n"
+    "    if version == 1 and (st == want or st == was) then\n"
+    "      local name, sequence = sub(key, len + 1), '\\0'\n"
+    "      local v = call('GETRANGE', key, 0, 115)\n"
+    "      if n == 66 then\n"
+    "        name, sequence = string.gsub(name, '[{}]', ''), '\\1'\n"
+    "      end\n"
+    "      if #name == 64 and not string.find(name, '%X') and #v == 116 then\n"
+    "        local lease, stop = struct.unpack('>I8I8', v, 65)\n"
+    "        if st == 2 and lease <= now then st = 3\n"
+    "        elseif st == 4 and stop <= now then st = 5 end\n"
+    "        if st == want then out[#out + 1] = sequence .. name .. v end\n"
+    "      end\n"
+    "    end\n"
+    "  end\n"
+    "end\n"
+    "return struct.pack('>BI8c16BI4', 0, now, own, #some[1], seen)\n"
+    "       .. some[1] .. table.concat(out)\n";
 
 
 /*
@@ -344,7 +390,7 @@ static char  ngx_idempotency_redis_script_back[] =
 
 
 typedef struct {
-    char                              *before;
+    char                              *before;    /* NULL: it stands alone */
     char                              *body;
     char                              *behind;
 } ngx_idempotency_redis_parts_t;
@@ -363,6 +409,7 @@ static ngx_idempotency_redis_parts_t  ngx_idempotency_redis_scripts[] = {
     { "", ngx_idempotency_redis_script_fetch, "" },
     { "", ngx_idempotency_redis_script_not_executed, "" },
     { "", ngx_idempotency_redis_script_purge, "" },
+    { NULL, ngx_idempotency_redis_script_list, NULL },
     { "", ngx_idempotency_redis_script_executed, "" },
     { ngx_idempotency_redis_script_number,
       ngx_idempotency_redis_script_claim,
@@ -380,6 +427,13 @@ ngx_idempotency_redis_script(ngx_pool_t *pool,
     ngx_idempotency_redis_parts_t  *parts;
 
     parts = &ngx_idempotency_redis_scripts[type];
+
+    if (parts->before == NULL) {
+        script->data = (u_char *) parts->body;
+        script->len = ngx_strlen(parts->body);
+
+        return NGX_OK;
+    }
 
     script->data = ngx_pnalloc(pool,
                                sizeof(ngx_idempotency_redis_script_begin)

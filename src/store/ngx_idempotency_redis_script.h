@@ -16,7 +16,7 @@
 /* an operation, or one of these; in the order of their scripts */
 
 typedef enum {
-    NGX_IDEMPOTENCY_REDIS_EXECUTED = NGX_IDEMPOTENCY_PURGE + 1,
+    NGX_IDEMPOTENCY_REDIS_EXECUTED = NGX_IDEMPOTENCY_LIST + 1,
     NGX_IDEMPOTENCY_REDIS_CLAIM_NUMBER,
     NGX_IDEMPOTENCY_REDIS_RELEASE_NUMBER,
     NGX_IDEMPOTENCY_REDIS_SCRIPTS
@@ -43,6 +43,13 @@ typedef enum {
  * reply to another for its own; the record is as
  * ngx_idempotency_record_decode() reads it, without its answer where nobody
  * asks for one, or empty; or, with OUT_OF_ORDER, the number that is expected.
+ *
+ * The script of a list is another one.  It takes owner (16) and state (1),
+ * the cursor of SCAN, and the prefix, and answers with
+ *
+ *     0 (1), now (8, ms), owner (16), length of the cursor (1),
+ *     records seen (4), cursor, and for each record of that state
+ *     whether it is of a sequence (1), its digest in hex (64), its header (116)
  */
 ngx_int_t ngx_idempotency_redis_script(ngx_pool_t *pool,
     ngx_idempotency_redis_script_e type, ngx_str_t *script);

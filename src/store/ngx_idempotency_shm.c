@@ -7,6 +7,7 @@
 
 
 #include "ngx_idempotency_shm.h"
+#include "ngx_idempotency_shm_list.h"
 #include "ngx_idempotency_shm_mark.h"
 #include "ngx_idempotency_shm_move.h"
 #include "ngx_idempotency_shm_steps.h"
@@ -179,6 +180,10 @@ ngx_idempotency_shm_run(ngx_idempotency_shm_ctx_t *ctx,
         return ngx_idempotency_shm_renew(ctx, op, now);
     }
 
+    if (op->type == NGX_IDEMPOTENCY_LIST) {
+        return ngx_idempotency_shm_list(ctx, op, now);
+    }
+
     if (op->type == NGX_IDEMPOTENCY_COMPLETE
         || (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))
     {
@@ -248,6 +253,12 @@ ngx_idempotency_shm_run_locked(ngx_idempotency_shm_ctx_t *ctx,
 
     default: /* NGX_IDEMPOTENCY_FETCH */
         op->result = NGX_IDEMPOTENCY_OK;
+
+        if (op->flags & NGX_IDEMPOTENCY_FETCH_BARE) {
+            ngx_idempotency_shm_show(op, node, now);
+            return NGX_OK;
+        }
+
         return ngx_idempotency_shm_show_answer(op, node, now);
     }
 }

@@ -53,6 +53,57 @@ ngx_idempotency_shm_lookup(ngx_idempotency_shm_ctx_t *ctx, u_char *digest)
 }
 
 
+/* by trees, and by digest within a tree; a tree begins at its number */
+
+ngx_idempotency_shm_node_t *
+ngx_idempotency_shm_next(ngx_idempotency_shm_ctx_t *ctx, u_char *digest,
+    ngx_uint_t *last)
+{
+    u_char                      *rest;
+    ngx_rbtree_t                 tree;
+    ngx_rbtree_key_t             key;
+    ngx_rbtree_node_t           *node, *found;
+    ngx_idempotency_shm_node_t  *n;
+
+    ngx_memcpy(&key, digest, sizeof(ngx_rbtree_key_t));
+    rest = digest + sizeof(ngx_rbtree_key_t);
+
+    ngx_idempotency_shm_tree(ctx, key, &tree);
+
+    found = NULL;
+    node = tree.root;
+
+    while (node != tree.sentinel) {
+
+        if (ngx_idempotency_shm_compare(key, rest, node) < 0) {
+            found = node;
+            node = node->left;
+
+        } else {
+            node = node->right;
+        }
+    }
+
+    if (found == NULL) {
+        key &= ctx->sh->mask;
+        *last = (key == ctx->sh->mask);
+        key++;
+
+        ngx_memcpy(digest, &key, sizeof(ngx_rbtree_key_t));
+        ngx_memzero(rest, NGX_IDEMPOTENCY_SHM_DIGEST_REST);
+
+        return NULL;
+    }
+
+    n = ngx_rbtree_data(found, ngx_idempotency_shm_node_t, node);
+
+    ngx_memcpy(digest, &found->key, sizeof(ngx_rbtree_key_t));
+    ngx_memcpy(rest, n->digest, NGX_IDEMPOTENCY_SHM_DIGEST_REST);
+
+    return n;
+}
+
+
 /*
  * The tree that has the record of this key, if there is one.  Its root goes
  * back to sh->roots after a change.  The function is not in the zone: another

@@ -79,6 +79,15 @@ struct ngx_idempotency_shm_node_s {
 ngx_idempotency_shm_node_t *ngx_idempotency_shm_lookup(
     ngx_idempotency_shm_ctx_t *ctx, u_char *digest);
 
+/*
+ * The record behind "digest", which need not be one itself, in an order that
+ * is the same for as long as the zone lives.  Sets "digest" to its own.
+ * NULL: there is none in this tree, and "digest" is where the next tree
+ * begins; *last says that there is no next one.
+ */
+ngx_idempotency_shm_node_t *ngx_idempotency_shm_next(
+    ngx_idempotency_shm_ctx_t *ctx, u_char *digest, ngx_uint_t *last);
+
 /* inserts a record all of whose fields are set, to be looked at at "due" */
 void ngx_idempotency_shm_insert(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t due);

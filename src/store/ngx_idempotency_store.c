@@ -50,6 +50,38 @@ ngx_idempotency_op_create(ngx_idempotency_store_t *store,
 
 
 ngx_int_t
+ngx_idempotency_op_list(ngx_idempotency_op_t *op,
+    ngx_idempotency_state_e state, ngx_str_t *cursor)
+{
+    ngx_idempotency_list_t  *list;
+
+    if (cursor->len > NGX_IDEMPOTENCY_LIST_CURSOR) {
+        return NGX_DECLINED;
+    }
+
+    list = ngx_pcalloc(op->pool, sizeof(ngx_idempotency_list_t));
+
+    if (list == NULL
+        || ngx_array_init(&list->entries, op->pool, 16,
+                          sizeof(ngx_idempotency_entry_t))
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    list->state = state;
+    list->cursor.data = list->text;
+    list->cursor.len = cursor->len;
+
+    ngx_memcpy(list->text, cursor->data, cursor->len);
+
+    op->list = list;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
 ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 {
     ngx_int_t  rc;

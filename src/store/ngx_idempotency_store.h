@@ -101,7 +101,13 @@ typedef enum {
     NGX_IDEMPOTENCY_RESOLVE,
 
     /* forgets a record that has op->fence and no live lease.  OK, REFUSED. */
-    NGX_IDEMPOTENCY_PURGE
+    NGX_IDEMPOTENCY_PURGE,
+
+    /*
+     * Goes through some of the records, from op->list->cursor on, and shows
+     * those of one state.  OK, or REFUSED when it cannot begin there.
+     */
+    NGX_IDEMPOTENCY_LIST
 } ngx_idempotency_op_e;
 
 
@@ -146,6 +152,16 @@ typedef enum {
 #define NGX_IDEMPOTENCY_SEQUENCE         0x04
 #define NGX_IDEMPOTENCY_SEQUENCE_STRICT  0x08
 
+/* fetch: the record without head and body of its answer */
+#define NGX_IDEMPOTENCY_FETCH_BARE       0x10
+
+
+/* a list is as long as this, or somewhat longer, and then ends */
+#define NGX_IDEMPOTENCY_LIST_ENTRIES     256
+
+/* a cursor is not longer than this */
+#define NGX_IDEMPOTENCY_LIST_CURSOR      (2 * NGX_IDEMPOTENCY_DIGEST_LEN)
+
 
 /* one line of a renewal */
 
@@ -160,6 +176,31 @@ typedef struct {
     time_t                          keep;
     ngx_idempotency_result_e        result;
 } ngx_idempotency_lease_t;
+
+
+/* one line of a list */
+
+typedef struct {
+    u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+    ngx_idempotency_record_t        record;       /* without its answer */
+    unsigned                        sequence:1;   /* known to be of one */
+} ngx_idempotency_entry_t;
+
+
+/*
+ * What is listed, and how far.  A store looks at a bounded number of records
+ * and then sets the cursor to go on from; an empty one is the beginning, and
+ * afterwards the end.  A record that is there all the time is in one of the
+ * lists from the beginning to the end; one that moves may be in none or two.
+ */
+
+typedef struct {
+    ngx_idempotency_state_e         state;
+    ngx_str_t                       cursor;
+    u_char                          text[NGX_IDEMPOTENCY_LIST_CURSOR];
+    ngx_array_t                     entries;
+    ngx_uint_t                      seen;         /* records, of any state */
+} ngx_idempotency_list_t;
 
 
 /*
@@ -186,6 +227,7 @@ struct ngx_idempotency_op_s {
     time_t                          ttl;          /* of done or issued */
     time_t                          tombstone;
     ngx_array_t                    *leases;       /* renew */
+    ngx_idempotency_list_t         *list;
 
     /* the answer to keep; read during submit only */
 
@@ -245,6 +287,13 @@ struct ngx_idempotency_store_s {
  */
 ngx_idempotency_op_t *ngx_idempotency_op_create(ngx_idempotency_store_t *store,
     ngx_idempotency_op_e type);
+
+/*
+ * Makes it a list of the records of one state from a cursor on.  NGX_OK;
+ * NGX_DECLINED: that is no cursor; NGX_ERROR.
+ */
+ngx_int_t ngx_idempotency_op_list(ngx_idempotency_op_t *op,
+    ngx_idempotency_state_e state, ngx_str_t *cursor);
 
 /*
  * Starts the operation.  NGX_OK: finished, result is set and the handler will

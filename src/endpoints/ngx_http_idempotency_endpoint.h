@@ -1,0 +1,34 @@
+
+/*
+ * What locations that answer themselves, and ask a store, have in common.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_ENDPOINT_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_ENDPOINT_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+/*
+ * The directive's part: the location asks that store, "handler" is its content
+ * handler, and "act" is called when the store has answered.  Both return as a
+ * content handler, or NGX_AGAIN: the store will answer.
+ */
+char *ngx_http_idempotency_endpoint(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *ilcf, ngx_str_t *store,
+    ngx_http_handler_pt handler, ngx_http_handler_pt act);
+
+/*
+ * A content handler or, if the request was counted, a handler of its body has
+ * begun, with this result: finalizes the request, or waits for the store.
+ */
+void ngx_http_idempotency_endpoint_go(ngx_http_request_t *r, ngx_int_t rc);
+
+/* Submits ctx->op and acts at once if that is possible. */
+ngx_int_t ngx_http_idempotency_endpoint_submit(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_ENDPOINT_H_INCLUDED_ */

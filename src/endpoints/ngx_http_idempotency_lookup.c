@@ -1,0 +1,552 @@
+
+/*
+ * Lookups: what is known of a key, and an operator's word on it.
+ *
+ * A caller is told about its own keys: the source is part of a record's name.
+ * An operator, where the location says "admin", may list records, name them
+ * by their digest, settle those that are unknown and purge others.  Each
+ * change names the fence that was seen, so that nothing is changed that has
+ * become something else meanwhile.
+ */
+
+
+#include "ngx_http_idempotency_lookup.h"
+#include "ngx_http_idempotency_answer.h"
+#include "ngx_http_idempotency_body.h"
+#include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_endpoint.h"
+#include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_query.h"
+
+
+/* bytes of a user's name in the log */
+#define NGX_HTTP_IDEMPOTENCY_LOOKUP_USER  64
+
+
+static ngx_int_t ngx_http_idempotency_lookup_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_lookup_body(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_lookup_name(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_lookup_submit(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
+static ngx_int_t ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
+static ngx_int_t ngx_http_idempotency_lookup_act(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+static ngx_int_t ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_lookup_answer(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
+static ngx_int_t ngx_http_idempotency_lookup_refused(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+
+char *
+ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 3) {
+
+        if (ngx_strcmp(value[2].data, "admin") != 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\" in "
+                               "\"idempotency_lookup\", it takes \"admin\"",
+                               &value[2]);
+            return NGX_CONF_ERROR;
+        }
+
+        ilcf->admin = 1;
+    }
+
+    return ngx_http_idempotency_endpoint(cf, ilcf, &value[1],
+                                         ngx_http_idempotency_lookup_handler,
+                                         ngx_http_idempotency_lookup_act);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                         rc;
+    ngx_http_idempotency_ctx_t       *ctx;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
+
+    ctx = ngx_http_idempotency_context_create(r, ilcf);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+
+    if (ilcf->admin && r->method == NGX_HTTP_POST) {
+        rc = ngx_http_read_client_request_body(r,
+                                           ngx_http_idempotency_lookup_body);
+
+        return rc >= NGX_HTTP_SPECIAL_RESPONSE ? rc : NGX_DONE;
+    }
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    /* whoever has the answer finalizes the request */
+
+    r->main->count++;
+
+    rc = ngx_http_idempotency_lookup_method(r, ctx);
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_idempotency_lookup_begin(r, ctx);
+    }
+
+    ngx_http_idempotency_endpoint_go(r, rc);
+
+    return NGX_DONE;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    static ngx_str_t  allow = ngx_string("Allow");
+    static ngx_str_t  look = ngx_string("GET, HEAD");
+    static ngx_str_t  change = ngx_string("GET, HEAD, DELETE, POST");
+
+    if ((r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))
+        || (ctx->conf->admin && r->method == NGX_HTTP_DELETE))
+    {
+        return NGX_OK;
+    }
+
+    if (ngx_http_idempotency_header_add(&r->headers_out.headers, &allow,
+                                        ctx->conf->admin ? &change : &look)
+        == NULL)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_idempotency_problem(r, ctx,
+                                        NGX_HTTP_IDEMPOTENCY_BAD_METHOD);
+}
+
+
+static void
+ngx_http_idempotency_lookup_body(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    ctx->body_read = 1;
+
+    ngx_http_idempotency_endpoint_go(r,
+                                 ngx_http_idempotency_lookup_begin(r, ctx));
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_http_idempotency_query_t  *query;
+
+    rc = ngx_http_idempotency_query(r, ctx);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                           NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
+    }
+
+    if (rc != NGX_OK || ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    query = ctx->query;
+
+    if (query->type != NGX_IDEMPOTENCY_LIST && !query->named) {
+        rc = ngx_http_idempotency_lookup_name(r, ctx);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    /* to resolve, the record is looked at first */
+
+    return ngx_http_idempotency_lookup_submit(r, ctx,
+                                    query->type == NGX_IDEMPOTENCY_RESOLVE
+                                    ? NGX_IDEMPOTENCY_FETCH : query->type);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_name(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_idempotency_identify_key(r, ctx);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_KEY_MISSING);
+    }
+
+    if (rc == NGX_ABORT) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_KEY_INVALID);
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_idempotency_identify_record(r, ctx);
+    }
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                         NGX_HTTP_IDEMPOTENCY_SOURCE_MISSING);
+    }
+
+    return rc == NGX_OK ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_submit(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_http_idempotency_context_op(ctx, type);
+    if (op == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    switch (ngx_http_idempotency_lookup_fill(r, ctx, op)) {
+
+    case NGX_OK:
+        rc = ngx_http_idempotency_endpoint_submit(r, ctx);
+        break;
+
+    case NGX_DECLINED:
+        rc = ngx_http_idempotency_problem(r, ctx,
+                                          NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
+        break;
+
+    case NGX_ABORT:
+        rc = ngx_http_idempotency_problem(r, ctx,
+                                          NGX_HTTP_IDEMPOTENCY_TOO_LARGE);
+        break;
+
+    default: /* NGX_ERROR */
+        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+        break;
+    }
+
+    /* the store has its own copy; the request may be gone */
+
+    ngx_http_idempotency_body_free(r, NULL);
+
+    return rc;
+}
+
+
+/* NGX_DECLINED: an argument is invalid; NGX_ABORT: too large; NGX_ERROR */
+
+static ngx_int_t
+ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
+{
+    ngx_http_idempotency_query_t  *query;
+
+    query = ctx->query;
+
+    op->fence = query->fence;
+
+    switch (op->type) {
+
+    case NGX_IDEMPOTENCY_FETCH:
+        op->flags |= NGX_IDEMPOTENCY_FETCH_BARE;
+        return NGX_OK;
+
+    case NGX_IDEMPOTENCY_LIST:
+        return ngx_idempotency_op_list(op, query->state, &query->cursor);
+
+    case NGX_IDEMPOTENCY_RESOLVE:
+        return query->executed ? ngx_http_idempotency_lookup_answer(r, ctx, op)
+                               : NGX_OK;
+
+    default: /* NGX_IDEMPOTENCY_PURGE */
+        return NGX_OK;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_act(ngx_http_request_t *r)
+{
+    ngx_idempotency_op_t        *op;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_context_get(r);
+    op = ctx->op;
+
+    if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+    }
+
+    switch (op->type) {
+
+    case NGX_IDEMPOTENCY_LIST:
+
+        if (op->result != NGX_IDEMPOTENCY_OK) {
+            return ngx_http_idempotency_problem(r, ctx,
+                                           NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
+        }
+
+        break;
+
+    case NGX_IDEMPOTENCY_FETCH:
+
+        if (op->record.state == NGX_IDEMPOTENCY_NONE) {
+            return ngx_http_idempotency_problem(r, ctx,
+                                              NGX_HTTP_IDEMPOTENCY_NOT_FOUND);
+        }
+
+        if (ctx->query->type == NGX_IDEMPOTENCY_RESOLVE) {
+            return ngx_http_idempotency_lookup_resolve(r, ctx);
+        }
+
+        break;
+
+    default: /* NGX_IDEMPOTENCY_RESOLVE, NGX_IDEMPOTENCY_PURGE */
+
+        if (op->result != NGX_IDEMPOTENCY_OK) {
+            return ngx_http_idempotency_lookup_refused(r, ctx);
+        }
+
+        ngx_http_idempotency_lookup_log(r, ctx);
+        break;
+    }
+
+    return ngx_http_idempotency_lookup_send(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_text_t  text;
+
+    static ngx_str_t  type = ngx_string("application/json");
+
+    ngx_http_idempotency_text_init(&text, r->pool);
+
+    ngx_http_idempotency_query_show(&text, ctx->op);
+
+    return ngx_http_idempotency_text_send(r, &text, NGX_HTTP_OK, &type);
+}
+
+
+/*
+ * The record was looked at: an answer that was given must be sealed where
+ * others are.  Whether it may be changed the store decides, when it is.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_record_t  *record;
+
+    static u_char  none[NGX_IDEMPOTENCY_KEY_ID_LEN];
+
+    record = &ctx->op->record;
+
+    if (record->state != NGX_IDEMPOTENCY_UNKNOWN
+        || record->fence != ctx->query->fence)
+    {
+        return ngx_http_idempotency_lookup_refused(r, ctx);
+    }
+
+    if (ctx->query->status
+        && ctx->conf->secrets == NULL
+        && ngx_memcmp(record->fingerprint, none, NGX_IDEMPOTENCY_KEY_ID_LEN)
+           != 0)
+    {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "idempotency cannot seal an answer for record "
+                      "\"%*xs\": the location of \"idempotency_lookup\" "
+                      "needs the \"idempotency_secret\" of the location that "
+                      "is protected", (size_t) 8, ctx->digest);
+
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_idempotency_lookup_submit(r, ctx,
+                                              NGX_IDEMPOTENCY_RESOLVE);
+}
+
+
+/*
+ * The body of the request becomes that of the answer.  Without a status
+ * nothing is known but that it was executed.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_lookup_answer(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
+{
+    ngx_buf_t                 *b;
+    ngx_str_t                  body;
+    ngx_chain_t               *cl;
+    ngx_idempotency_answer_t   answer;
+
+    op->executed = 1;
+    op->status = ctx->query->status;
+
+    if (ngx_http_idempotency_body_whole(r, &body) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (op->status == 0) {
+        return body.len ? NGX_DECLINED : NGX_OK;
+    }
+
+    if (body.len
+        && (op->status == NGX_HTTP_NO_CONTENT
+            || op->status == NGX_HTTP_NOT_MODIFIED))
+    {
+        return NGX_DECLINED;
+    }
+
+    if (body.len > ctx->conf->max_response) {
+        return NGX_ABORT;
+    }
+
+    ngx_memzero(&answer, sizeof(ngx_idempotency_answer_t));
+
+    answer.status = op->status;
+    answer.content_length = body.len;
+    answer.last_modified = -1;
+
+    if (body.len && r->headers_in.content_type) {
+        answer.content_type = r->headers_in.content_type->value;
+    }
+
+    if (ngx_idempotency_record_encode_head(r->pool, &answer, &op->head)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    b = ngx_calloc_buf(r->pool);
+    cl = ngx_alloc_chain_link(r->pool);
+
+    if (b == NULL || cl == NULL) {
+        return NGX_ERROR;
+    }
+
+    b->pos = body.data;
+    b->last = body.data + body.len;
+    b->memory = 1;
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    op->body = cl;
+    op->body_len = body.len;
+
+    ngx_http_idempotency_answer_seal(r, ctx, op);
+
+    return op->keep ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_refused(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_record_t        *record;
+    ngx_http_idempotency_verdict_e   verdict;
+
+    record = &ctx->op->record;
+
+    if (record->state == NGX_IDEMPOTENCY_NONE) {
+        verdict = NGX_HTTP_IDEMPOTENCY_NOT_FOUND;
+
+    } else if (record->fence != ctx->query->fence) {
+        verdict = NGX_HTTP_IDEMPOTENCY_OTHER_FENCE;
+
+    } else {
+        verdict = NGX_HTTP_IDEMPOTENCY_OTHER_STATE;
+    }
+
+    return ngx_http_idempotency_problem(r, ctx, verdict);
+}
+
+
+/* who has done what; a name cannot forge a line */
+
+static void
+ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    size_t                         i;
+    u_char                         user[NGX_HTTP_IDEMPOTENCY_LOOKUP_USER];
+    const char                    *what;
+    ngx_str_t                      name;
+    ngx_http_idempotency_query_t  *query;
+
+    query = ctx->query;
+
+    if (query->type == NGX_IDEMPOTENCY_PURGE) {
+        what = "purged";
+
+    } else {
+        what = query->executed ? "resolved as executed"
+                               : "resolved as not executed";
+    }
+
+    ngx_str_set(&name, "-");
+
+    if (ngx_http_auth_basic_user(r) == NGX_OK) {
+        name.len = ngx_min(r->headers_in.user.len, sizeof(user));
+        name.data = user;
+
+        for (i = 0; i < name.len; i++) {
+            user[i] = r->headers_in.user.data[i];
+
+            if (user[i] < 0x20 || user[i] == '"' || user[i] >= 0x7f) {
+                user[i] = '?';
+            }
+        }
+    }
+
+    ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                  "idempotency record \"%*xs\" was %s by \"%V\" user \"%V\", "
+                  "status %ui, fence %uL", (size_t) 8, ctx->digest, what,
+                  &r->connection->addr_text, &name, query->status,
+                  query->fence);
+}

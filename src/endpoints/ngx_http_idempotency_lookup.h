@@ -1,0 +1,19 @@
+
+/*
+ * Lookups: what is known of a key, and an operator's word on it.
+ */
+
+
+#ifndef _NGX_HTTP_IDEMPOTENCY_LOOKUP_H_INCLUDED_
+#define _NGX_HTTP_IDEMPOTENCY_LOOKUP_H_INCLUDED_
+
+
+#include "ngx_http_idempotency.h"
+
+
+/* The directive: the location answers what a store knows. */
+char *ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+
+#endif /* _NGX_HTTP_IDEMPOTENCY_LOOKUP_H_INCLUDED_ */
