@@ -178,6 +178,7 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
     case NGX_IDEMPOTENCY_RENEW:
     case NGX_IDEMPOTENCY_ISSUE:
     case NGX_IDEMPOTENCY_PROBE:
+    case NGX_IDEMPOTENCY_LIST:
         return;
 
     default:
