@@ -112,8 +112,9 @@ SANITIZED = ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=1,quarantine_size_m
             TEST_NGINX_BINARY=$(BUILD)/asan/nginx \
             TEST_NGINX_LOAD_MODULES=$(BUILD)/asan/$(MODULE)
 
-test-asan: $(BUILD)/asan/$(MODULE)
+test-asan: debug $(BUILD)/asan/$(MODULE)
 	@t/install $(TEST_PACKAGES)
+	@t/npm
 	@$(SANITIZED) t/run $(or $(FILES),$(wildcard t/[0-9]*))
 
 # Debian's own nginx; the drivers in Python look for workers by name, which

@@ -73,6 +73,7 @@ def test_reload():
     executed(up, 'left', 1, 'the client has left')
 
     # a configuration that fails changes nothing
+    until(lambda: len(gw.workers()) == 2)
     before = gw.workers()
     gw.write(default='no_such_directive on;')
     gw.signal(signal.SIGHUP)

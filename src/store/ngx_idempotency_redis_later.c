@@ -53,6 +53,9 @@ ngx_idempotency_redis_later_init(ngx_idempotency_redis_ctx_t *ctx)
 void
 ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
 {
+    ngx_queue_t                 *q;
+    ngx_idempotency_redis_op_t  *rop;
+
     if (ctx->later.timer.timer_set) {
         ngx_del_timer(&ctx->later.timer);
     }
@@ -62,6 +65,20 @@ ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
                       "idempotency store \"%V\" was not told what became of "
                       "%ui requests, they are unknown",
                       &ctx->store->name, ctx->later.number);
+    }
+
+    while (!ngx_queue_empty(&ctx->later.queue)) {
+
+        q = ngx_queue_head(&ctx->later.queue);
+        ngx_queue_remove(q);
+
+        rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
+
+        /* a claim that waits is its request's */
+
+        if (rop->later) {
+            ngx_idempotency_op_drop(rop->op);
+        }
     }
 }
 

@@ -30,8 +30,9 @@ def ok(good, name, detail=''):
     count += 1
     if not good:
         failed += 1
-        for line in str(detail).splitlines():
-            print('# ' + line)
+        # prove hides what goes to standard output
+        for line in ['failed: ' + name] + str(detail).splitlines():
+            print('# ' + line, file=sys.stderr, flush=True)
     print('%sok %d - %s' % ('' if good else 'not ', count, name), flush=True)
     return good
 
