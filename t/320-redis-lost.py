@@ -39,6 +39,12 @@ gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % proxy.port,
         idempotency_in_progress wait=2s;
         proxy_pass http://up;
     }
+    location /large/ {
+        idempotency main;
+        idempotency_max_response 20;
+        proxy_buffering off;
+        proxy_pass http://up;
+    }
     location /short/ {
         idempotency main;
         idempotency_lease 1s;
@@ -201,6 +207,25 @@ def test_client_gone():
     a = gw.post('/slow/200', 'gone')
     same(a.status, 201, 'gone before it was claimed: the retry is answered')
     executed(up, 'gone', 1, 'gone before it was claimed')
+
+
+def test_large_and_gone():
+    """the client leaves while an answer too large to keep is told of"""
+    path = '/large/drip/100/20'
+    for i in range(5):
+        key = 'large-%d' % i
+        proxy.on('complete', 'hold')
+        n = proxy.count('complete')
+        c = gw.call(path, key)
+        until(lambda: proxy.count('complete') > n)
+        c.reset()
+        time.sleep(0.05)
+        proxy.let_go()
+        ok(until(lambda: gw.state(key, path) == 'done', 5),
+           'too large, and the client has left: done')
+        executed(up, key, 1, 'too large')
+        refused(gw, path, key, 'response_not_kept', 'too large')
+    proxy.clear()
 
 
 def test_completion():

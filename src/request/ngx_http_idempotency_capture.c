@@ -363,6 +363,9 @@ ngx_http_idempotency_capture_go_on(ngx_http_request_t *r)
     if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_STORE
         && ngx_http_output_filter(r, NULL) == NGX_ERROR)
     {
+        /* as ngx_http_request_handler(): the sender's cleanup takes one */
+
+        r->main->count++;
         ngx_http_finalize_request(r, NGX_ERROR);
         return;
     }
