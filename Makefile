@@ -18,6 +18,7 @@
 #                   hostile clients and a hostile Redis (REQUESTS=)
 #   make coverage   which lines the test files run, in build/coverage
 #   make bench      what it costs beside a bare proxy_pass and beside others
+#   make sizing     what a record takes; writes tables of docs/operations.md
 #   make chaos      the campaigns, in their long form; writes docs/evidence.md
 #
 # CC=clang builds with another compiler, NGINX=FILE runs another nginx.
@@ -162,6 +163,12 @@ chaos: all debug
 	    $(if $(CAMPAIGNS),--campaigns="$(CAMPAIGNS)") \
 	    $(CHAOS_N:%=--n %) $(CHAOS_ATTEMPTS:%=--attempts %) \
 	    $(CHAOS_SEED:%=--seed %) $(CHAOS_JOBS:%=--jobs %)
+
+.PHONY: sizing
+
+sizing: all debug
+	@t/install $(TEST_PACKAGES)
+	@TEST_NGINX_BINARY=$(NGINX) t/sizing
 
 lint: all debug
 	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)

@@ -31,7 +31,7 @@ PAGES = ['README.md'] + sorted(
 # neither configuration nor command: how they begin
 TEXT = ('(none) --claim--> executing', 'done --ttl-->', '2: claim: granted',
         'records = ', 'src/ngx_http_idempotency_module.c', 'POST /pay',
-        'ACL SETUSER')
+        'ACL SETUSER', 'maxmemory ')
 
 # answers of commands that follow a configuration, where they are not 201
 STATUSES = {'docs/tokens.md': [200, 403]}

@@ -207,6 +207,13 @@ ngx_http_idempotency_replay_header(ngx_http_request_t *r,
     field = answer->headers.elts;
 
     for (i = 0; i < answer->headers.nelts; i++) {
+
+        /* of an upstream that is a gateway itself */
+
+        if (ngx_http_idempotency_header_is(&field[i].name, &replayed)) {
+            continue;
+        }
+
         if (ngx_http_idempotency_replay_line(r, &field[i]) != NGX_OK) {
             return NGX_ERROR;
         }
