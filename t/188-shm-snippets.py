@@ -9,6 +9,7 @@ README and of "make run".  What this test does not know, it refuses.
 
 import concurrent.futures
 import glob
+import json
 import os
 import re
 import shlex
@@ -45,6 +46,16 @@ print('# ' + ', '.join('%d %s' % (len(v), k) for k, v in of.items()))
 
 same([b.name for b in of['text'] if not b.text.startswith(TEXT)], [],
      'each block is of a known kind')
+
+# ---- documents, in which ... may stand for a value ----
+
+bad = []
+for block in of['json']:
+    try:
+        json.loads(re.sub(r'(?<=[:\[,])\.\.\.', 'null', block.text))
+    except ValueError as e:
+        bad.append('%s: %s' % (block.name, e))
+same(bad, [], 'each of them can be read')
 
 # ---- configurations ----
 
@@ -203,7 +214,7 @@ for path in glob.glob('src/**/*.c', recursive=True):
     with open(path) as f:
         joined = re.sub(r'"\s*\n\s*"', '', f.read())
     formats |= set(re.findall(r'"(idempotency (?:\\.|[^"\\])*)"', joined))
-formats = [re.compile(re.sub(r'%[\d*]*(?:xs|ui|[A-Za-z])', '.*',
+formats = [re.compile(re.sub(r'%[\d*]*(?:xs|u?[A-Za-z])', '.*',
                              re.sub(r'([?.+()\[\]])', r'\\\1',
                                     f.replace('\\"', '"'))))
            for f in formats]

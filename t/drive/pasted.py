@@ -8,7 +8,6 @@ frame() makes a whole configuration of one whose http{} is given, snippet()
 of any piece of one.
 """
 
-import json
 import os
 import re
 import textwrap
@@ -47,7 +46,6 @@ class Block:
         if first.startswith(SHELL):
             return 'shell'
         if first.startswith('{'):
-            json.loads(self.text)
             return 'json'
         if first.startswith('idempotency '):
             return 'log'
