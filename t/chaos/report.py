@@ -10,7 +10,7 @@ import time
 
 from campaign import KEPT
 from gateway import NGINX, TOP
-from jobs import CAMPAIGNS, verdict
+from jobs import CAMPAIGNS, mutant_jobs, verdict
 from mutants import MUTANTS
 
 RESULTS = KEPT + '/results'
@@ -152,16 +152,21 @@ def evidence():
 
 def strict_row(o, broken):
     caught = [m['mutant'] for m in broken if verdict(m) == 'caught']
-    missed = [m['mutant'] for m in broken if verdict(m) != 'caught']
-    good = verdict(o) == 'passed'
+    wanted = [job.mutant for job in mutant_jobs([o['name']], o['seed'])
+              if job.store == o['store']]
+    uncaught = [mutant for mutant in wanted if mutant not in caught]
+    word = verdict(o)
+    if word == 'passed' and uncaught:
+        word = 'void'
+    good = word == 'passed'
     c = o['counts']
     return '| %s | %s | %s | %d %s | %s | %s | %d | %d | %d | %s | %s |' % (
         o['name'], o['title'], o['store'], o['n'], o['unit'],
-        '0' if good else '**%s**' % verdict(o),
+        '0' if good else '**%s**' % word,
         '%.2g' % (3 / o['n']) if good else '',
         c.get('keys', 0), c.get('attempts', 0), c.get('executions', 0),
-        o['seed'], ', '.join(caught) + (
-            ' **missed: %s**' % ', '.join(missed) if missed else ''))
+        o['seed'], ', '.join(caught + ['**not caught: %s**' % mutant
+                                       for mutant in uncaught]))
 
 
 def loss_row(o):
