@@ -14,7 +14,8 @@ class SetCampaign(RedisCampaign):
     clients = 12
     sometimes = ('replayed', 'in_progress', 'store_unavailable')
     expected = ('keys may be forgotten',)
-    mutants = ()
+    mutants = ('no-wait', 'get-then-set', 'no-fingerprint')
+    hunt = 20
     servers = None
     store_args = ''
 
@@ -55,6 +56,7 @@ class C4n(C4):
     name = 'C4n'
     title = 'the master of sentinels is killed, no replicas='
     strict = False
+    mutants = ()
     store_args = 'amnesia=0'
 
     def __init__(self, *args):

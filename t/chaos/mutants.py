@@ -19,6 +19,7 @@ SHM = 'src/store/ngx_idempotency_shm.c'
 STEPS = 'src/store/ngx_idempotency_shm_steps.c'
 ACT = 'src/request/ngx_http_idempotency_act.c'
 POLICY = 'src/request/ngx_http_idempotency_policy.c'
+OP = 'src/store/ngx_idempotency_redis_op.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
 UPSTREAM = 'src/request/ngx_http_idempotency_upstream.c'
 
@@ -109,6 +110,11 @@ MUTANTS = {
          '    if (rc == NGX_DONE && ctx->passed) {\n'),
     ]),
 
+    'no-wait': ('a claim does not wait for replicas', [
+        (OP, 'rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);',
+         'rop->cmd.wait = 0;'),
+    ]),
+
     'wall-clock': ('leases go by the time of day', [
         (SHM, '    now = ngx_current_msec;\n',
          '    now = (uint64_t) ngx_time() * 1000 + ngx_cached_time->msec;\n'),
@@ -118,6 +124,7 @@ MUTANTS = {
 # where both stores do not know the difference
 STORES = {
     'fail-open': ('redis',),
+    'no-wait': ('redis',),
     'wall-clock': ('shm',),
 }
 
