@@ -33,7 +33,7 @@ NGINX_SRC := /usr/share/nginx/src
 PORT      ?= 8080
 
 UNITS     := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(wildcard t/unit/*.c))
-SOURCES   := config $(shell find src -name '*.[ch]' -o -name '*.map')
+SOURCES   := config $(shell find src -type f)
 
 .PHONY: all debug clang run test lint unit model install bench clean deps \
         coverage deb fuzz fuzz-short test-all test-asan test-deb \
@@ -77,9 +77,9 @@ clang: $(BUILD)/clang/$(MODULE)
 
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
-TEST_PACKAGES := binutils clang curl libtest-base-perl openssl perl procps \
-                 prometheus python3 redis-server spin \
-                 $(shell cat examples/*/packages)
+TEST_PACKAGES := binutils chromium chromium-driver clang curl \
+                 libtest-base-perl openssl perl procps prometheus python3 \
+                 redis-server spin $(shell cat examples/*/packages)
 
 deps:
 	@t/install $(PACKAGES)

@@ -169,11 +169,25 @@ def test_formats():
     for accept, kind in [
             ('text/plain;version=0.0.4;q=0.5,*/*;q=0.1', 'text/plain'),
             ('application/openmetrics-text,text/plain', 'text/plain'),
+            ('text/html,application/xhtml+xml,*/*;q=0.8', 'text/html'),
+            ('application/json, text/html', 'application/json'),
             ('application/json', 'application/json'),
             ('*/*', 'application/json'), (None, 'application/json')]:
         a = get('', accept)
         same(a.get('content-type').partition(';')[0], kind,
              'Accept: %s' % accept)
+    a, b = get('?format=html'), get('?format=html')
+    policy, other = [x.get('content-security-policy') for x in (a, b)]
+    nonce = re.search("'nonce-([0-9a-f]{32})'", policy).group(1)
+    ok(("default-src 'none'" in policy and "connect-src 'self'" in policy
+        and 'unsafe' not in policy), 'the page talks to us only', policy)
+    same((a.body.count(b'nonce="' + nonce.encode() + b'"'), a.body.count(b'@'),
+          policy != other), (2, b.body.count(b'@'), True),
+         'and only what is in it runs')
+    ok(b'@NONCE@' not in a.body and b'@STYLE@' not in a.body
+       and b'@SCRIPT@' not in a.body and b'</html>' in a.body, 'all is in it')
+    same(re.findall(rb'(?:https?:)?//[\w.]+', a.body),
+         [b'http://www.w3.org'], 'it names no other host')
     same(get('', None).get('cache-control'), 'no-store', 'it is not cached')
     same(get('?format=xml').status, 400, 'an unknown format')
     same(gw.post('/stats', None).status, 405, 'POST')

@@ -47,6 +47,10 @@ static ngx_http_idempotency_stats_format_t
       ngx_string("text/plain; version=0.0.4; charset=utf-8"),
       ngx_http_idempotency_stats_prometheus },
 
+    { ngx_string("html"), ngx_string("text/html"),
+      ngx_string("text/html; charset=utf-8"),
+      ngx_http_idempotency_stats_page },
+
     { ngx_null_string, ngx_null_string, ngx_null_string, NULL }
 };
 

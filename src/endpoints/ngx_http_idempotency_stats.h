@@ -27,6 +27,7 @@ typedef struct {
 
 
 typedef struct {
+    ngx_http_request_t                  *request;
     ngx_http_idempotency_main_conf_t    *imcf;
     ngx_http_idempotency_stats_store_t  *stores;
     ngx_uint_t                           nstores;
@@ -68,6 +69,8 @@ void ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text);
 void ngx_http_idempotency_stats_prometheus(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+void ngx_http_idempotency_stats_page(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_STATS_H_INCLUDED_ */

@@ -24,6 +24,7 @@ ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
     ngx_idempotency_store_t   **stores;
     ngx_idempotency_counts_t   *counts;
 
+    stats->request = r;
     stats->imcf = ngx_http_get_module_main_conf(r,
                                                 ngx_http_idempotency_module);
 

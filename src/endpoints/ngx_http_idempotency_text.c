@@ -50,6 +50,22 @@ ngx_http_idempotency_text_add(ngx_http_idempotency_text_t *text,
 
 
 void
+ngx_http_idempotency_text_bytes(ngx_http_idempotency_text_t *text,
+    const char *data, size_t len)
+{
+    u_char  *p;
+
+    p = ngx_http_idempotency_text_room(text, len);
+    if (p == NULL) {
+        return;
+    }
+
+    text->buf->last = ngx_cpymem(p, data, len);
+    text->len += len;
+}
+
+
+void
 ngx_http_idempotency_text_json(ngx_http_idempotency_text_t *text,
     ngx_str_t *value)
 {

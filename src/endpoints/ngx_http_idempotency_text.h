@@ -28,6 +28,10 @@ void ngx_http_idempotency_text_init(ngx_http_idempotency_text_t *text,
 void ngx_http_idempotency_text_add(ngx_http_idempotency_text_t *text,
     const char *fmt, ...);
 
+/* bytes as they are */
+void ngx_http_idempotency_text_bytes(ngx_http_idempotency_text_t *text,
+    const char *data, size_t len);
+
 /*
  * a string as it stands between quotes in JSON, or in a label of Prometheus;
  * what is no UTF-8 or cannot be printed becomes a question mark

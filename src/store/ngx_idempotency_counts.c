@@ -34,8 +34,8 @@ ngx_idempotency_store_now_t     ngx_idempotency_counts_never;
 const ngx_uint_t  ngx_idempotency_latency_bounds
     [NGX_IDEMPOTENCY_LATENCIES - 1] =
 {
-    100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000,
-    500000, 1000000
+    10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000,
+    250000, 500000, 1000000
 };
 
 

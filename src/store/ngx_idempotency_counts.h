@@ -15,7 +15,7 @@
 
 
 /* the last bucket has no bound */
-#define NGX_IDEMPOTENCY_LATENCIES  14
+#define NGX_IDEMPOTENCY_LATENCIES  17
 
 #define NGX_IDEMPOTENCY_ERRORS     9
 

@@ -15,6 +15,7 @@
 #define NGX_IDEMPOTENCY_OP_POOL_SIZE  1024
 
 
+static void ngx_idempotency_op_begins(ngx_idempotency_op_t *op);
 static uint64_t ngx_idempotency_op_now(void);
 static void ngx_idempotency_op_count(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_note(ngx_idempotency_op_t *op);
@@ -88,8 +89,8 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 
     op->submitted = ngx_current_msec;
 
-    if (op->type == NGX_IDEMPOTENCY_MARK_UNKNOWN) {
-        ngx_idempotency_count(op->store->counts->unknown);
+    if (op->store->unknowns) {
+        ngx_idempotency_op_begins(op);
     }
 
     rc = op->store->submit(op);
@@ -97,7 +98,6 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     op->pending = (rc == NGX_AGAIN);
 
     if (rc == NGX_AGAIN) {
-        op->started = ngx_idempotency_op_now();
         return NGX_AGAIN;
     }
 
@@ -108,6 +108,28 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     }
 
     return rc;
+}
+
+
+/* where somebody asks for the counts */
+
+static void
+ngx_idempotency_op_begins(ngx_idempotency_op_t *op)
+{
+    switch (op->type) {
+
+    case NGX_IDEMPOTENCY_CLAIM:
+    case NGX_IDEMPOTENCY_COMPLETE:
+        op->started = ngx_idempotency_op_now();
+        break;
+
+    case NGX_IDEMPOTENCY_MARK_UNKNOWN:
+        ngx_idempotency_count(op->store->counts->unknown);
+        break;
+
+    default:
+        break;
+    }
 }
 
 
@@ -125,7 +147,6 @@ ngx_idempotency_op_now(void)
 static void
 ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 {
-    ngx_uint_t                       usec;
     ngx_idempotency_store_counts_t  *counts;
 
     counts = op->store->counts;
@@ -139,17 +160,12 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
         return;
     }
 
-    if (op->type != NGX_IDEMPOTENCY_CLAIM
-        && op->type != NGX_IDEMPOTENCY_COMPLETE)
-    {
-        return;
+    if (op->started) {
+        ngx_idempotency_counts_latency(op->type == NGX_IDEMPOTENCY_CLAIM
+                                       ? &counts->claim : &counts->complete,
+                                       ngx_idempotency_op_now()
+                                       - op->started);
     }
-
-    usec = op->started ? ngx_idempotency_op_now() - op->started : 0;
-
-    ngx_idempotency_counts_latency(op->type == NGX_IDEMPOTENCY_CLAIM
-                                   ? &counts->claim : &counts->complete,
-                                   usec);
 }
 
 

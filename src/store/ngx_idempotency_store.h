@@ -244,7 +244,7 @@ struct ngx_idempotency_op_s {
     uint64_t                        expected;     /* OUT_OF_ORDER, strict */
 
     ngx_msec_t                      submitted;
-    uint64_t                        started;      /* usec, if it waits */
+    uint64_t                        started;      /* usec, if counted */
     ngx_uint_t                      shared;       /* besides its caller */
 
     ngx_idempotency_op_handler_pt   handler;
