@@ -81,6 +81,10 @@ class Browser:
     def open(self, url):
         self._ask('POST', self.session + '/url', {'url': url})
 
+    def reload(self):
+        """a form is sent again"""
+        self._ask('POST', self.session + '/refresh', {})
+
     def run(self, script, *args):
         return self._ask('POST', self.session + '/execute/sync',
                          {'script': script, 'args': list(args)})

@@ -127,7 +127,10 @@ def frame(text, root, module, port=8080, up=9000, store=None, level='notice'):
     if store is not None:
         text = re.sub(r'^(\s*idempotency_store +\w+ +)[^\s;]+',
                       r'\g<1>' + store, text, flags=re.M)
-    text = text.replace('http {\n', 'http {\n    access_log off;\n' + ''.join(
+    text = text.replace('http {\n', '''http {
+    log_format what "$status $request_method $uri $idempotency_result";
+    access_log %s/access.log what;
+''' % root + ''.join(
         '    %s_temp_path %s/%s;\n' % (name, root, name) for name in TEMP), 1)
     return ('load_module %s;\n%serror_log %s/error.log %s;\n'
             'pid %s/nginx.pid;\nworker_processes 2;\nevents { }\n%s'
