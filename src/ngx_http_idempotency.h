@@ -157,6 +157,7 @@ typedef struct {
     ngx_array_t                       *hide_headers;   /* ngx_str_t */
     ngx_str_t                          describedby;
     ngx_uint_t                         log_level;
+    ngx_flag_t                         dry_run;
     ngx_uint_t                         upstreams;      /* its handler makes */
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)

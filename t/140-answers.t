@@ -86,7 +86,7 @@ Idempotency-Retry: new-key
 --- response_body_like: "type":"about:blank"
 --- error_log
 [notice]
-idempotency refused a request, code "key_missing"
+idempotency request was "missing", code "key_missing", location "/pay"
 
 
 
@@ -617,4 +617,4 @@ x
 --- error_code: 400
 --- error_log
 [warn]
-idempotency refused a request, code "key_missing"
+idempotency request was "missing", code "key_missing", location "/pay"

@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency_act.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_probe.h"
@@ -125,6 +126,8 @@ ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
 {
     ngx_idempotency_op_t  *op;
 
+    static ngx_str_t  passed = ngx_string("passed");
+
     op = ctx->op;
 
     if (ctx->conf->store_error == NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS
@@ -139,7 +142,9 @@ ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
 
         ctx->passed = 1;
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
-        ctx->result = NGX_HTTP_IDEMPOTENCY_STORE_ERROR;
+
+        ngx_http_idempotency_event(ctx, NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
+                                   &passed);
 
         ngx_http_idempotency_upstream_wrap(r, ctx);
 
@@ -253,9 +258,10 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
     case NGX_OK:
 
-        if (ctx->waited) {
-            ctx->result = NGX_HTTP_IDEMPOTENCY_WAITED;
-        }
+        ngx_http_idempotency_event(ctx,
+                                   ctx->waited ? NGX_HTTP_IDEMPOTENCY_WAITED
+                                           : NGX_HTTP_IDEMPOTENCY_REPLAYED,
+                                   NULL);
 
         /* past mirror and try_files, straight to the content */
 

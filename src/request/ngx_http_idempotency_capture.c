@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_capture.h"
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
@@ -498,6 +499,8 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     if (verdict == NGX_HTTP_IDEMPOTENCY_REPLAY
         && ngx_http_idempotency_replay_decode(r, ctx) == NGX_OK)
     {
+        ngx_http_idempotency_event(ctx, NGX_HTTP_IDEMPOTENCY_REPLAYED, NULL);
+
         rc = ngx_http_idempotency_replay_fill(r, ctx, &out);
 
     } else {
@@ -506,6 +509,8 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
         {
             verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
         }
+
+        ngx_http_idempotency_problem_event(ctx, verdict);
 
         rc = ngx_http_idempotency_problem_fill(r, ctx, verdict, &out);
     }

@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_handler.h"
 #include "ngx_http_idempotency_act.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_field.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
@@ -236,7 +237,7 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
         }
 
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        ctx->result = NGX_HTTP_IDEMPOTENCY_BYPASSED;
+        ngx_http_idempotency_event(ctx, NGX_HTTP_IDEMPOTENCY_BYPASSED, NULL);
         return NGX_DECLINED;
     }
 

@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_problem_body.h"
 
@@ -168,41 +169,17 @@ ngx_int_t
 ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
 {
-    ngx_int_t                        rc;
-    ngx_str_t                       *code;
-    ngx_uint_t                       status, level;
-    ngx_http_idempotency_problem_t   problem;
-
-    /* a log has one word for one thing, whatever the profile */
-
-    code = &ngx_http_idempotency_problems[verdict
-                                    - NGX_HTTP_IDEMPOTENCY_KEY_MISSING].code;
+    ngx_int_t                       rc;
+    ngx_uint_t                      status;
+    ngx_http_idempotency_problem_t  problem;
 
     ngx_http_idempotency_problem_find(ctx, verdict, &problem);
 
     status = ngx_http_idempotency_problem_status(&problem);
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-    ctx->result = problem.result;
 
-    /* who asks and gets another answer than it hoped for is no event */
-
-    level = (verdict >= NGX_HTTP_IDEMPOTENCY_NOT_FOUND)
-            ? NGX_LOG_INFO : ctx->conf->log_level;
-
-    /* without a source the record has no name yet */
-
-    if (ctx->source.len) {
-        ngx_log_error(level, r->connection->log, 0,
-                      "idempotency refused a request, code \"%V\", "
-                      "record \"%*xs\"",
-                      code, (size_t) 8, ctx->digest);
-
-    } else {
-        ngx_log_error(level, r->connection->log, 0,
-                      "idempotency refused a request, code \"%V\"",
-                      code);
-    }
+    ngx_http_idempotency_problem_event(ctx, verdict);
 
     if (ngx_http_idempotency_problem_has_page(r, status)) {
 
@@ -227,6 +204,30 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_finalize_request(r, ngx_http_idempotency_problem_send(r, ctx,
                                                                    verdict));
     return NGX_DONE;
+}
+
+
+/* a log has one word for one thing, whatever the profile */
+
+void
+ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_verdict_e verdict)
+{
+    ngx_http_idempotency_problem_t  *problem;
+
+    problem = &ngx_http_idempotency_problems[verdict
+                                          - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
+
+    ngx_http_idempotency_event(ctx, problem->result, &problem->code);
+
+    if (problem->result == NGX_HTTP_IDEMPOTENCY_OFF) {
+
+        /* who asks and gets another answer than it hoped for is no event */
+
+        ngx_log_error(NGX_LOG_INFO, ctx->request->connection->log, 0,
+                      "idempotency refused a lookup, code \"%V\"",
+                      &problem->code);
+    }
 }
 
 
@@ -279,8 +280,6 @@ ngx_http_idempotency_problem_fill(ngx_http_request_t *r,
     ngx_http_idempotency_problem_t  problem;
 
     ngx_http_idempotency_problem_find(ctx, verdict, &problem);
-
-    ctx->result = problem.result;
 
     r->headers_out.status = ngx_http_idempotency_problem_status(&problem);
     r->headers_out.status_line = problem.line;

@@ -19,6 +19,10 @@
 ngx_int_t ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
 
+/* Sets the result that belongs to the problem, and logs it. */
+void ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_verdict_e verdict);
+
 /*
  * Makes the problem the answer of the request, from a filter: sets the
  * header and returns the body in "out".  NGX_OK or NGX_ERROR.

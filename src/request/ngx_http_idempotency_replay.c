@@ -64,7 +64,6 @@ ngx_http_idempotency_replay(ngx_http_request_t *r,
     }
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REPLAY;
-    ctx->result = NGX_HTTP_IDEMPOTENCY_REPLAYED;
 
     r->content_handler = ngx_http_idempotency_replay_handler;
 
