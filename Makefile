@@ -17,6 +17,7 @@
 #                   FUZZ_TIME= seconds each; then all of it in nginx, with
 #                   hostile clients and a hostile Redis (REQUESTS=)
 #   make coverage   which lines the test files run, in build/coverage
+#   make screenshots   the pictures in docs/, of the page for people
 #   make bench      what it costs beside a bare proxy_pass and beside others
 #   make sizing     what a record takes; writes tables of docs/operations.md
 #   make chaos      the campaigns, in their long form; writes docs/evidence.md
@@ -209,6 +210,13 @@ bench: all debug
 	@command -v npm >/dev/null || t/install nodejs npm
 	@TEST_NGINX_BINARY=$(NGINX) python3 t/bench $(ROUNDS:%=--rounds %) \
 	    $(if $(QUICK),--quick)
+
+# The pictures in docs/.
+.PHONY: screenshots
+
+screenshots: all debug
+	@t/install chromium chromium-driver pngquant python3 redis-server
+	@t/screenshots
 
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""What docs/ offer for monitoring fits to what nginx tells.
+
+Alerts are rules that Prometheus takes, and go off when they should and not
+otherwise; dashboard, alerts and docs name no metric that is not there, and
+docs name each one that is.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import Gateway, Ledger, finish, free_port, ok, same  # noqa: E402
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ALERTS = TOP + '/docs/monitoring/alerts.yml'
+
+gw = Gateway(Ledger(), store='shm:1m', http='''
+    idempotency_store away redis://127.0.0.1:%d;
+''' % free_port(), locations='''
+        location = /stats { idempotency_stats; }
+        location /away { idempotency away; proxy_pass http://up; }
+''')
+gw.post('/ok', 'a')
+text = gw.post('/stats?format=prometheus', None, body=None,
+               method='GET').body.decode()
+told = set(re.findall(r'^# TYPE (\w+)', text, re.M))
+samples = set(re.findall(r'^(idempotency_\w+)', text, re.M))
+gw.stop()
+
+
+def read(path):
+    with open(TOP + '/docs/' + path) as f:
+        return f.read()
+
+
+def names(text):
+    return set(re.findall(r'\bidempotency_[a-z_]+', text))
+
+
+def promtool(name, *args):
+    if shutil.which('promtool') is None:
+        print('# skipped: promtool is not installed')
+        return
+    done = subprocess.run(['promtool', *args], capture_output=True, text=True,
+                          timeout=120)
+    ok(done.returncode == 0, name, done.stdout + done.stderr)
+
+
+same(samples - told, {'idempotency_store_duration_seconds_' + part
+                      for part in ('bucket', 'sum', 'count')},
+     'each sample is of a metric')
+same(told - samples, {'idempotency_store_duration_seconds'},
+     'each metric has a sample')
+
+section = read('operations.md').partition('\n## What is counted\n')[2]
+section = section.partition('\n## ')[0]
+listed = set(re.findall(r'`(idempotency_\w+)`',
+                        ''.join(re.findall(r'^\| (`.*?) \|', section, re.M))))
+same(listed, told, 'docs list what is told')
+
+rules = read('monitoring/alerts.yml')
+code = ''.join(line for line in rules.splitlines(True)
+               if not line.lstrip().startswith('#'))
+same(names(code) - samples, set(), 'alerts name what is told')
+promtool('the alerts are rules', 'check', 'rules', ALERTS)
+promtool('which go off as they should', 'test', 'rules', TOP
+         + '/t/alerts.yml')
+alerts = re.findall(r'- alert: (\w+)', rules)
+with open(TOP + '/t/alerts.yml') as f:
+    tests = f.read()
+same([a for a in alerts if a not in tests], [], 'each of them is tested')
+same([a for a in alerts if '`%s`' % a not in read('operations.md')], [],
+     'and docs say what to do')
+
+board = json.loads(read('monitoring/grafana.json'))
+exprs = [t['expr'] for p in board['panels'] for t in p['targets']]
+ok(len(exprs) > 10, 'a dashboard')
+same(names(' '.join(exprs)) - samples, set(), 'it shows what is told')
+same(told - names(' '.join(exprs)) - names(rules)
+     - {'idempotency_store_duration_seconds'}, set(),
+     'all of it is on the dashboard or alerted on')
+ids = [p['id'] for p in board['panels']]
+same(len(ids), len(set(ids)), 'no panel is there twice')
+
+with tempfile.NamedTemporaryFile('w', suffix='.yml') as f:
+    f.write('groups:\n- name: dashboard\n  rules:\n')
+    for i, expr in enumerate(exprs):
+        expr = expr.replace('$__rate_interval', '5m')
+        f.write('  - record: r%d\n    expr: %s\n' % (i, json.dumps(expr)))
+    f.flush()
+    promtool('with queries that Prometheus takes', 'check', 'rules', f.name)
+
+finish()
