@@ -67,6 +67,9 @@ static ngx_http_idempotency_exercise_op_t
     /* writes over slab and trees, as a death inside them might, and dies */
     { ngx_string("scribble"), 0, ngx_http_idempotency_exercise_scribble },
 
+    /* ms=N: how often those who wait look, in this worker */
+    { ngx_string("poll"), 0, ngx_http_idempotency_exercise_poll },
+
     /* encodes a head of the arguments, decodes it again */
     { ngx_string("head"), 0, ngx_http_idempotency_exercise_head },
 

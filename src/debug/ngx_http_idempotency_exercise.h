@@ -57,6 +57,11 @@ ngx_int_t ngx_http_idempotency_exercise_send(ngx_http_request_t *r,
     ngx_buf_t *b);
 
 
+/* of those who wait; in ngx_http_idempotency_exercise_show.c */
+
+ngx_int_t ngx_http_idempotency_exercise_poll(ngx_http_request_t *r,
+    ngx_idempotency_store_t *store);
+
 /* of the embedded store's zone; in ngx_http_idempotency_exercise_shm.c */
 
 ngx_int_t ngx_http_idempotency_exercise_info(ngx_http_request_t *r,

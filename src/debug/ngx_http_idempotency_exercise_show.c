@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_idempotency_exercise.h"
+#include "ngx_idempotency_wait.h"
 
 
 #define NGX_HTTP_IDEMPOTENCY_EXERCISE_LINES  1024
@@ -138,4 +139,26 @@ ngx_http_idempotency_exercise_send(ngx_http_request_t *r, ngx_buf_t *b)
     out.next = NULL;
 
     return ngx_http_output_filter(r, &out);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_exercise_poll(ngx_http_request_t *r,
+    ngx_idempotency_store_t *store)
+{
+    ngx_buf_t  *b;
+
+    (void) store;
+
+    b = ngx_create_temp_buf(r->pool, NGX_HTTP_IDEMPOTENCY_EXERCISE_SHOW);
+    if (b == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    b->last = ngx_sprintf(b->last, "was: %M\n", ngx_idempotency_wait_msec);
+
+    ngx_idempotency_wait_msec = ngx_http_idempotency_exercise_number(r, "ms",
+                                                                     500);
+
+    return ngx_http_idempotency_exercise_send(r, b);
 }

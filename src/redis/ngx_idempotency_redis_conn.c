@@ -21,6 +21,8 @@ static void ngx_idempotency_redis_conn_event(ngx_event_t *ev,
     ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler);
 static void ngx_idempotency_redis_conn_census(
     ngx_idempotency_redis_conn_t *conn, ngx_int_t n);
+static void ngx_idempotency_redis_conn_miss(
+    ngx_idempotency_redis_conn_t *conn);
 static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
 static void ngx_idempotency_redis_conn_tell(ngx_event_t *ev);
 static ngx_msec_t ngx_idempotency_redis_conn_jitter(ngx_msec_t delay);
@@ -207,7 +209,9 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
     conn->log.action = "talking to";
 
     if (node->said) {
-        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+        ngx_log_error(ngx_idempotency_redis_report_level(node,
+                                                         NGX_LOG_NOTICE),
+                      ngx_cycle->log, 0,
                       "idempotency store \"%V\" is up again after %ui failed "
                       "attempts, node \"%V\"",
                       &redis->name, node->failures, conn->peer.name);
@@ -220,6 +224,11 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
 
     if (conn->ncommands) {
         ngx_post_event(&conn->flush, &ngx_posted_events);
+    }
+
+    if (node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
+        ngx_idempotency_redis_hear_ready(node);
+        return;
     }
 
     redis->topology->ready(node);
@@ -248,7 +257,7 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
 
     ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
 
-    conn->redis->topology->lost(conn->node);
+    ngx_idempotency_redis_conn_miss(conn);
 }
 
 
@@ -282,7 +291,18 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
 
     ngx_idempotency_redis_dial(conn);
 
-    conn->redis->topology->lost(conn->node);
+    ngx_idempotency_redis_conn_miss(conn);
+}
+
+
+/* an ear that is lost says nothing about where the records are */
+
+static void
+ngx_idempotency_redis_conn_miss(ngx_idempotency_redis_conn_t *conn)
+{
+    if (conn->node->kind != NGX_IDEMPOTENCY_REDIS_EAR) {
+        conn->redis->topology->lost(conn->node);
+    }
 }
 
 
@@ -325,6 +345,10 @@ ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
 
     conn->generation++;
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_OFF);
+
+    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
+        ngx_idempotency_redis_hear_closed(conn->node);
+    }
 
     if (conn->resolving) {
         ngx_resolve_name_done(conn->resolving);

@@ -22,6 +22,8 @@ typedef struct ngx_idempotency_redis_node_s      ngx_idempotency_redis_node_t;
 typedef struct ngx_idempotency_redis_conn_s      ngx_idempotency_redis_conn_t;
 typedef struct ngx_idempotency_redis_cmd_s       ngx_idempotency_redis_cmd_t;
 typedef struct ngx_idempotency_redis_memory_s    ngx_idempotency_redis_memory_t;
+typedef struct ngx_idempotency_redis_hear_s      ngx_idempotency_redis_hear_t;
+typedef struct ngx_idempotency_redis_sub_s       ngx_idempotency_redis_sub_t;
 typedef struct ngx_idempotency_redis_topology_s
     ngx_idempotency_redis_topology_t;
 
@@ -30,6 +32,7 @@ typedef void (*ngx_idempotency_redis_handler_pt)(
 typedef void (*ngx_idempotency_redis_ready_pt)(ngx_idempotency_redis_t *redis);
 typedef void (*ngx_idempotency_redis_forgot_pt)(
     ngx_idempotency_redis_t *redis, const char *how);
+typedef void (*ngx_idempotency_redis_sub_pt)(ngx_idempotency_redis_sub_t *sub);
 
 
 typedef enum {
@@ -72,6 +75,22 @@ struct ngx_idempotency_redis_cmd_s {
     unsigned                            wait:1;  /* for these */
     unsigned                            sent:1;
     unsigned                            skip:1;  /* a reply comes before */
+};
+
+
+/*
+ * Somebody who listens to a channel, which is named as the key it is about.
+ * Its memory and that of the name are the caller's.  The handler is called
+ * for each message, and when something may have been missed: the channel is
+ * open now, or again.  It may not end its own listening.
+ */
+
+struct ngx_idempotency_redis_sub_s {
+    ngx_str_node_t                      channel;
+    ngx_idempotency_redis_sub_pt        handler;
+    void                               *data;
+    ngx_idempotency_redis_node_t       *ear;     /* was asked, or NULL */
+    unsigned                            sure:1;  /* and has said yes */
 };
 
 
@@ -150,8 +169,10 @@ struct ngx_idempotency_redis_s {
     ngx_idempotency_redis_counts_t     *counts;      /* these as well */
     ngx_idempotency_redis_now_t        *now;
     ngx_idempotency_redis_memory_t     *memory;
+    ngx_idempotency_redis_hear_t       *hear;
 
     ngx_queue_t                         nodes;
+    ngx_queue_t                         ears;        /* nodes, too */
     ngx_queue_t                         gone;        /* nodes to be freed */
     ngx_queue_t                         waiting;     /* commands */
     ngx_event_t                         again;       /* for these */
@@ -186,6 +207,15 @@ ngx_int_t ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
  */
 ngx_uint_t ngx_idempotency_redis_next_part(ngx_idempotency_redis_t *redis,
     ngx_uint_t part);
+
+/*
+ * Listens from now on, as soon as the server that has the key says so.
+ * NGX_OK, or NGX_DECLINED: there are too many.
+ */
+ngx_int_t ngx_idempotency_redis_listen(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_sub_t *sub);
+void ngx_idempotency_redis_unlisten(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_sub_t *sub);
 
 /*
  * A reply made no sense to who had asked: replies may be out of step, so all

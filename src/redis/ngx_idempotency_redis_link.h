@@ -100,12 +100,14 @@ struct ngx_idempotency_redis_memory_s {
 
 
 /*
- * What a server is to us.  SERVER has records; a sentinel is asked on one
- * connection and listened to on another, which can do nothing else.
+ * What a server is to us.  SERVER has records, and is listened to by its EAR;
+ * a sentinel is asked on one connection and listened to on another, which can
+ * do nothing else.
  */
 
 typedef enum {
     NGX_IDEMPOTENCY_REDIS_SERVER = 0,
+    NGX_IDEMPOTENCY_REDIS_EAR,
     NGX_IDEMPOTENCY_REDIS_ASKED,
     NGX_IDEMPOTENCY_REDIS_HEARD
 } ngx_idempotency_redis_kind_e;
@@ -138,8 +140,16 @@ struct ngx_idempotency_redis_node_s {
     ngx_uint_t                          nreplicas;
     ngx_msec_t                          used;
 
+    /* see hear */
+
+    ngx_idempotency_redis_node_t       *ear;         /* of a SERVER, or NULL */
+    ngx_msec_t                          pinged_at;
+
     unsigned                            warned:1;
     unsigned                            master:1;    /* has slots */
+    unsigned                            pinged:1;    /* and not answered */
+    unsigned                            plain:1;     /* not sharded */
+    unsigned                            deaf:1;      /* we may not listen */
 };
 
 
@@ -380,10 +390,26 @@ void ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
     ngx_uint_t sure);
 
 
+/* hear: channels */
+
+ngx_int_t ngx_idempotency_redis_hear_start(ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_hear_stop(ngx_idempotency_redis_t *redis);
+/* The connection of an ear is ready, was closed, has something to say. */
+void ngx_idempotency_redis_hear_ready(ngx_idempotency_redis_node_t *ear);
+void ngx_idempotency_redis_hear_closed(ngx_idempotency_redis_node_t *ear);
+void ngx_idempotency_redis_hear_reply(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply);
+/* A server leaves, and its ear with it. */
+void ngx_idempotency_redis_hear_leave(ngx_idempotency_redis_node_t *node);
+
+
 /* report: one line for each kind of failure in an outage */
 
 void ngx_idempotency_redis_report(ngx_idempotency_redis_conn_t *conn,
     ngx_uint_t kind, ngx_err_t err, const char *fmt, ...);
+/* How loud this may be said of a server, at most "level". */
+ngx_uint_t ngx_idempotency_redis_report_level(
+    ngx_idempotency_redis_node_t *node, ngx_uint_t level);
 /* While an outage is known, nginx's own lines about it are kept back. */
 void ngx_idempotency_redis_hush(ngx_idempotency_redis_conn_t *conn,
     ngx_uint_t hush);

@@ -74,13 +74,14 @@ ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
 {
     u_char                            db[NGX_INT_T_LEN];
     ngx_str_t                         args[3];
-    ngx_uint_t                        n, server;
+    ngx_uint_t                        n, server, sentinel;
     ngx_idempotency_redis_account_t  *account;
 
     conn->nsteps = 0;
 
     server = (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER);
-    account = server ? &conn->redis->account : &conn->redis->sentinel;
+    sentinel = (!server && conn->node->kind != NGX_IDEMPOTENCY_REDIS_EAR);
+    account = sentinel ? &conn->redis->sentinel : &conn->redis->account;
 
     if (account->password.len || account->user.len) {
         n = 0;

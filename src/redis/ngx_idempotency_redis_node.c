@@ -42,7 +42,9 @@ ngx_idempotency_redis_node_create(ngx_idempotency_redis_t *redis,
     node->nconns = (kind == NGX_IDEMPOTENCY_REDIS_SERVER)
                    ? redis->connections : 1;
 
-    ngx_queue_insert_tail(&redis->nodes, &node->queue);
+    ngx_queue_insert_tail(kind == NGX_IDEMPOTENCY_REDIS_EAR ? &redis->ears
+                                                            : &redis->nodes,
+                          &node->queue);
 
     if (ngx_idempotency_redis_node_place(node, place) != NGX_OK) {
         ngx_idempotency_redis_node_free(node);
@@ -370,6 +372,8 @@ ngx_idempotency_redis_node_leave(ngx_idempotency_redis_node_t *node)
 {
     ngx_uint_t                     i;
     ngx_idempotency_redis_conn_t  *conn;
+
+    ngx_idempotency_redis_hear_leave(node);
 
     for (i = 0; i < node->nconns; i++) {
         conn = &node->conns[i];

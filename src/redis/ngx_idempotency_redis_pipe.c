@@ -346,6 +346,11 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_OK;
     }
 
+    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
+        ngx_idempotency_redis_hear_reply(conn, reply);
+        return NGX_OK;
+    }
+
     if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD) {
         return conn->redis->topology->reply(conn, NULL, reply);
     }

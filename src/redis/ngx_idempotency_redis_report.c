@@ -25,9 +25,20 @@ ngx_idempotency_redis_report(ngx_idempotency_redis_conn_t *conn,
     p = ngx_vslprintf(buf, buf + sizeof(buf), fmt, args);
     va_end(args);
 
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
+    ngx_log_error(ngx_idempotency_redis_report_level(conn->node, NGX_LOG_ERR),
+                  ngx_cycle->log, err,
                   "idempotency store \"%V\" %*s, node \"%V\"",
                   &conn->redis->name, p - buf, buf, conn->peer.name);
+}
+
+
+/* the outage of an ear is that of its server, which is reported as such */
+
+ngx_uint_t
+ngx_idempotency_redis_report_level(ngx_idempotency_redis_node_t *node,
+    ngx_uint_t level)
+{
+    return node->kind == NGX_IDEMPOTENCY_REDIS_EAR ? NGX_LOG_INFO : level;
 }
 
 

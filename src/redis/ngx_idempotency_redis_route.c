@@ -50,6 +50,7 @@ ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
     ngx_event_t  *ev;
 
     ngx_queue_init(&redis->nodes);
+    ngx_queue_init(&redis->ears);
     ngx_queue_init(&redis->gone);
     ngx_queue_init(&redis->waiting);
 
@@ -67,6 +68,7 @@ ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
     ev->log = ngx_cycle->log;
 
     if (ngx_idempotency_redis_memory_start(redis) != NGX_OK
+        || ngx_idempotency_redis_hear_start(redis) != NGX_OK
         || redis->topology->start(redis) != NGX_OK)
     {
         ngx_idempotency_redis_stop(redis);
@@ -89,11 +91,13 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
     redis->started = 0;
 
     redis->topology->stop(redis);
+    ngx_idempotency_redis_hear_stop(redis);
 
     if (redis->again.timer_set) {
         ngx_del_timer(&redis->again);
     }
 
+    ngx_queue_add(&redis->nodes, &redis->ears);
     ngx_queue_add(&redis->nodes, &redis->gone);
 
     while (!ngx_queue_empty(&redis->nodes)) {

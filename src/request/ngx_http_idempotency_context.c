@@ -114,6 +114,11 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
     op->flags = ctx->flags;
+
+    if (ctx->conf->wait) {
+        op->flags |= NGX_IDEMPOTENCY_TELL;
+    }
+
     op->number = ctx->number;
     op->epoch = ctx->epoch;
 

@@ -34,8 +34,7 @@ ngx_http_idempotency_wait(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    return ngx_idempotency_wait_join(&ctx->waiter, ctx->conf->store,
-                                     ctx->digest);
+    return ngx_idempotency_wait_join(&ctx->waiter, ctx->op);
 }
 
 

@@ -89,6 +89,8 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     store->submit = ngx_idempotency_redis_submit;
     store->start = ngx_idempotency_redis_store_start;
     store->stop = ngx_idempotency_redis_store_stop;
+    store->listen = ngx_idempotency_redis_push_listen;
+    store->unlisten = ngx_idempotency_redis_push_unlisten;
     store->data = ctx;
 
     return NGX_CONF_OK;

@@ -172,7 +172,8 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
     copy->flags = op->flags & (NGX_IDEMPOTENCY_SEQUENCE
-                               |NGX_IDEMPOTENCY_SEQUENCE_STRICT);
+                               |NGX_IDEMPOTENCY_SEQUENCE_STRICT
+                               |NGX_IDEMPOTENCY_TELL);
     copy->number = op->number;
     copy->epoch = op->epoch;
 

@@ -103,6 +103,16 @@ typedef struct {
 ngx_idempotency_redis_op_t *ngx_idempotency_redis_op_create(
     ngx_idempotency_op_t *op, ngx_idempotency_lease_t *lease);
 
+/*
+ * Writes the name of a record, for which there is room: at most this many
+ * bytes.  Returns its end; "mark" is the part of it that names its sequence.
+ */
+#define ngx_idempotency_redis_op_name_len(ctx)                                \
+    ((ctx)->prefix.len + 2 * NGX_IDEMPOTENCY_DIGEST_LEN + 2)
+u_char *ngx_idempotency_redis_op_name(u_char *p,
+    ngx_idempotency_redis_ctx_t *ctx, u_char *digest, ngx_uint_t flags,
+    ngx_str_t *mark);
+
 /* Sends it, once more or for the first time.  NGX_AGAIN or NGX_ERROR. */
 ngx_int_t ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop);
 
@@ -147,6 +157,13 @@ void ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop);
 
 /* A connection is up. */
 void ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx);
+
+
+/* Waits for others to settle the record of the operation: see store.listen. */
+ngx_idempotency_listener_t *ngx_idempotency_redis_push_listen(
+    ngx_idempotency_op_t *op);
+void ngx_idempotency_redis_push_unlisten(
+    ngx_idempotency_listener_t *listener);
 
 
 /* The server has lost what it had acknowledged: no new claims for a while. */

@@ -67,7 +67,7 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
 {
     u_char                       *p;
     time_t                        keep;
-    ngx_str_t                    *arg;
+    ngx_str_t                    *arg, half;
     ngx_idempotency_op_t         *op;
     ngx_idempotency_redis_ctx_t  *ctx;
 
@@ -78,8 +78,7 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     keep = ngx_max(op->ttl, op->tombstone);
     keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
 
-    p = ngx_pnalloc(op->pool, ctx->prefix.len
-                              + 2 * NGX_IDEMPOTENCY_DIGEST_LEN + 2
+    p = ngx_pnalloc(op->pool, ngx_idempotency_redis_op_name_len(ctx)
                               + NGX_IDEMPOTENCY_REDIS_QUESTION);
     if (p == NULL) {
         return NGX_ERROR;
@@ -92,29 +91,14 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     ngx_str_set(&arg[2], "1");
 
     arg[3].data = p;
-    p = ngx_cpymem(p, ctx->prefix.data, ctx->prefix.len);
 
-    if ((rop->lease ? rop->lease->flags : op->flags)
-        & NGX_IDEMPOTENCY_SEQUENCE)
-    {
-        /* all records of a sequence share a slot, and so does its mark */
+    p = ngx_idempotency_redis_op_name(p, ctx, digest,
+                                      rop->lease ? rop->lease->flags
+                                                 : op->flags, &half);
 
-        *p++ = '{';
-        p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
-        *p++ = '}';
-
-        if (rop->marked) {
-            ngx_str_set(&arg[2], "2");
-
-            arg[4].data = arg[3].data;
-            arg[4].len = p - arg[3].data;
-        }
-
-        p = ngx_hex_dump(p, digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2,
-                         NGX_IDEMPOTENCY_DIGEST_LEN / 2);
-
-    } else {
-        p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    if (rop->marked) {
+        ngx_str_set(&arg[2], "2");
+        arg[4] = half;
     }
 
     arg[3].len = p - arg[3].data;
@@ -153,6 +137,31 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     }
 
     return NGX_OK;
+}
+
+
+u_char *
+ngx_idempotency_redis_op_name(u_char *p, ngx_idempotency_redis_ctx_t *ctx,
+    u_char *digest, ngx_uint_t flags, ngx_str_t *mark)
+{
+    mark->data = p;
+
+    p = ngx_cpymem(p, ctx->prefix.data, ctx->prefix.len);
+
+    if (!(flags & NGX_IDEMPOTENCY_SEQUENCE)) {
+        return ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    }
+
+    /* all records of a sequence share a slot, and so does its mark */
+
+    *p++ = '{';
+    p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+    *p++ = '}';
+
+    mark->len = p - mark->data;
+
+    return ngx_hex_dump(p, digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2,
+                        NGX_IDEMPOTENCY_DIGEST_LEN / 2);
 }
 
 

@@ -44,6 +44,14 @@ typedef struct {
     ngx_uint_t                      broken;      /* refuses everything */
 } ngx_idempotency_usage_t;
 
+/* somebody who waits for a record to be settled by others, see store.listen */
+typedef struct ngx_idempotency_listener_s  ngx_idempotency_listener_t;
+
+typedef ngx_idempotency_listener_t *(*ngx_idempotency_listen_pt)(
+    ngx_idempotency_op_t *op);
+typedef void (*ngx_idempotency_unlisten_pt)(
+    ngx_idempotency_listener_t *listener);
+
 typedef void (*ngx_idempotency_usage_pt)(ngx_idempotency_store_t *store,
     ngx_idempotency_usage_t *usage);
 
@@ -154,6 +162,9 @@ typedef enum {
 
 /* fetch: the record without head and body of its answer */
 #define NGX_IDEMPOTENCY_FETCH_BARE       0x10
+
+/* complete, release, mark_unknown: others may wait for it, they are told */
+#define NGX_IDEMPOTENCY_TELL             0x20
 
 
 /* a list is as long as this, or somewhat longer, and then ends */
@@ -271,6 +282,15 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_start_pt        start;        /* of a worker, or NULL */
     ngx_idempotency_stop_pt         stop;
     ngx_idempotency_usage_pt        usage;        /* or NULL: not known */
+
+    /*
+     * From now on ngx_idempotency_wait_wake() is called when the record of
+     * the operation may have been settled somewhere else.  NULL, as a result
+     * or here: that cannot be done.
+     */
+    ngx_idempotency_listen_pt       listen;
+    ngx_idempotency_unlisten_pt     unlisten;
+
     void                           *data;
     ngx_idempotency_store_counts_t *counts;       /* of this worker */
     ngx_idempotency_store_now_t    *now;          /* of this process */

@@ -16,6 +16,16 @@
 /* the net below all notices: leases end silently, notices may be lost */
 #define NGX_IDEMPOTENCY_WAIT_POLL     500
 
+/* whoever is listened to tells when to look first, and much earlier */
+#define NGX_IDEMPOTENCY_WAIT_LISTEN   50
+
+
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+ngx_msec_t  ngx_idempotency_wait_msec = NGX_IDEMPOTENCY_WAIT_POLL;
+#else
+#define ngx_idempotency_wait_msec  NGX_IDEMPOTENCY_WAIT_POLL
+#endif
+
 
 struct ngx_idempotency_wait_group_s {
     ngx_queue_t                     queue;     /* of its bucket */
@@ -23,15 +33,16 @@ struct ngx_idempotency_wait_group_s {
     ngx_idempotency_waiter_t       *asking;    /* who has the turn */
     ngx_event_t                     timer;
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
-    ngx_idempotency_store_now_t    *now;
+    ngx_idempotency_store_t        *store;
+    ngx_idempotency_listener_t     *listener;  /* or NULL */
     unsigned                        again:1;   /* woken while one asked */
 };
 
 
 static ngx_idempotency_wait_group_t *ngx_idempotency_wait_create(
-    u_char *digest);
+    ngx_idempotency_op_t *op);
 static ngx_idempotency_wait_group_t *ngx_idempotency_wait_find(
-    u_char *digest);
+    u_char *digest, ngx_idempotency_store_t *store);
 static void ngx_idempotency_wait_next(ngx_idempotency_wait_group_t *group);
 static void ngx_idempotency_wait_poll(ngx_event_t *ev);
 static void ngx_idempotency_wait_remove(ngx_idempotency_waiter_t *waiter);
@@ -47,7 +58,7 @@ static ngx_connection_t  ngx_idempotency_wait_dumb;
 
 ngx_int_t
 ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
-    ngx_idempotency_store_t *store, u_char *digest)
+    ngx_idempotency_op_t *op)
 {
     ngx_idempotency_wait_group_t  *group;
 
@@ -59,24 +70,22 @@ ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "idempotency store \"%V\": %d requests wait for "
                           "others in this worker, the next ones are refused",
-                          &store->name, NGX_IDEMPOTENCY_WAIT_MAX);
+                          &op->store->name, NGX_IDEMPOTENCY_WAIT_MAX);
         }
 
         return NGX_DECLINED;
     }
 
-    group = ngx_idempotency_wait_find(digest);
+    group = ngx_idempotency_wait_find(op->digest, op->store);
 
     if (group == NULL) {
-        group = ngx_idempotency_wait_create(digest);
+        group = ngx_idempotency_wait_create(op);
         if (group == NULL) {
             return NGX_DECLINED;
         }
-
-        group->now = store->now;
     }
 
-    ngx_idempotency_begins(group->now->waiting);
+    ngx_idempotency_begins(group->store->now->waiting);
 
     if (ngx_idempotency_wait_n++ == 0) {
         ngx_idempotency_notice_listen(1);
@@ -92,7 +101,7 @@ ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
 
 
 static ngx_idempotency_wait_group_t *
-ngx_idempotency_wait_find(u_char *digest)
+ngx_idempotency_wait_find(u_char *digest, ngx_idempotency_store_t *store)
 {
     ngx_queue_t                   *q, *bucket;
     ngx_idempotency_wait_group_t  *group;
@@ -113,8 +122,9 @@ ngx_idempotency_wait_find(u_char *digest)
     {
         group = ngx_queue_data(q, ngx_idempotency_wait_group_t, queue);
 
-        if (ngx_memcmp(group->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN)
-            == 0)
+        if (group->store == store
+            && ngx_memcmp(group->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN)
+               == 0)
         {
             return group;
         }
@@ -125,7 +135,7 @@ ngx_idempotency_wait_find(u_char *digest)
 
 
 static ngx_idempotency_wait_group_t *
-ngx_idempotency_wait_create(u_char *digest)
+ngx_idempotency_wait_create(ngx_idempotency_op_t *op)
 {
     ngx_event_t                   *ev;
     ngx_queue_t                   *bucket;
@@ -137,7 +147,13 @@ ngx_idempotency_wait_create(u_char *digest)
     }
 
     ngx_queue_init(&group->waiters);
-    ngx_memcpy(group->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(group->digest, op->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    group->store = op->store;
+
+    if (op->store->listen) {
+        group->listener = op->store->listen(op);
+    }
 
     ngx_idempotency_wait_dumb.fd = (ngx_socket_t) -1;
 
@@ -148,9 +164,9 @@ ngx_idempotency_wait_create(u_char *digest)
     ev->log = ngx_cycle->log;
     ev->cancelable = 1;     /* the waiters have deadlines of their own */
 
-    ngx_add_timer(ev, 1);
+    ngx_add_timer(ev, group->listener ? NGX_IDEMPOTENCY_WAIT_LISTEN : 1);
 
-    bucket = &ngx_idempotency_wait_buckets[digest[0]];
+    bucket = &ngx_idempotency_wait_buckets[op->digest[0]];
 
     if (bucket->next == NULL) {
         ngx_queue_init(bucket);
@@ -220,7 +236,7 @@ ngx_idempotency_wait_on(ngx_idempotency_waiter_t *waiter)
         return;
     }
 
-    ngx_add_timer(&group->timer, NGX_IDEMPOTENCY_WAIT_POLL);
+    ngx_add_timer(&group->timer, ngx_idempotency_wait_msec);
 }
 
 
@@ -285,7 +301,7 @@ ngx_idempotency_wait_remove(ngx_idempotency_waiter_t *waiter)
 {
     ngx_queue_remove(&waiter->queue);
 
-    ngx_idempotency_ends(waiter->group->now->waiting);
+    ngx_idempotency_ends(waiter->group->store->now->waiting);
 
     waiter->group = NULL;
     waiter->turn = 0;
@@ -303,6 +319,10 @@ ngx_idempotency_wait_destroy(ngx_idempotency_wait_group_t *group)
         ngx_del_timer(&group->timer);
     }
 
+    if (group->listener) {
+        group->store->unlisten(group->listener);
+    }
+
     ngx_queue_remove(&group->queue);
     ngx_free(group);
 }
@@ -311,12 +331,28 @@ ngx_idempotency_wait_destroy(ngx_idempotency_wait_group_t *group)
 void
 ngx_idempotency_wait_wake(u_char *digest)
 {
+    ngx_queue_t                   *q, *bucket;
     ngx_idempotency_wait_group_t  *group;
 
-    group = ngx_idempotency_wait_find(digest);
+    bucket = &ngx_idempotency_wait_buckets[digest[0]];
 
-    if (group) {
-        ngx_idempotency_wait_next(group);
+    if (ngx_idempotency_wait_n == 0 || bucket->next == NULL) {
+        return;
+    }
+
+    /* of whatever store */
+
+    for (q = ngx_queue_head(bucket);
+         q != ngx_queue_sentinel(bucket);
+         q = ngx_queue_next(q))
+    {
+        group = ngx_queue_data(q, ngx_idempotency_wait_group_t, queue);
+
+        if (ngx_memcmp(group->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN)
+            == 0)
+        {
+            ngx_idempotency_wait_next(group);
+        }
     }
 }
 

@@ -36,12 +36,12 @@ struct ngx_idempotency_waiter_s {
 
 
 /*
- * Joins those who wait for the record.  The first one is given the turn soon:
- * the record may have changed before anybody was listening.  NGX_DECLINED:
- * too many wait, or memory is short.
+ * Joins those who wait for the record of the operation.  The first one is
+ * given the turn soon: the record may have changed before anybody was
+ * listening.  NGX_DECLINED: too many wait, or memory is short.
  */
 ngx_int_t ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
-    ngx_idempotency_store_t *store, u_char *digest);
+    ngx_idempotency_op_t *op);
 
 /* gives the turn back: there was no news */
 void ngx_idempotency_wait_on(ngx_idempotency_waiter_t *waiter);
@@ -61,6 +61,14 @@ void ngx_idempotency_wait_wake(u_char *digest);
 
 /* something has changed, and nobody knows what */
 void ngx_idempotency_wait_wake_all(void);
+
+
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+
+/* how often somebody of a group asks all the same, in this process */
+extern ngx_msec_t  ngx_idempotency_wait_msec;
+
+#endif
 
 
 #endif /* _NGX_IDEMPOTENCY_WAIT_H_INCLUDED_ */
