@@ -278,6 +278,12 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
         return;
     }
 
+    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR
+        && !ngx_idempotency_redis_hear_is_wanted(conn->redis))
+    {
+        return;
+    }
+
     if (!steady) {
         ngx_idempotency_redis_conn_down(conn);
         return;

@@ -141,6 +141,13 @@ ngx_idempotency_redis_unlisten(ngx_idempotency_redis_t *redis,
 }
 
 
+ngx_uint_t
+ngx_idempotency_redis_hear_is_wanted(ngx_idempotency_redis_t *redis)
+{
+    return redis->hear && redis->hear->n;
+}
+
+
 /* asks the server that has the key now, if that is not yet done */
 
 static void
@@ -481,7 +488,7 @@ ngx_idempotency_redis_hear_tick(ngx_event_t *ev)
         ngx_idempotency_redis_hear_route(redis, sub);
     }
 
-    if (redis->hear->n) {
+    if (ngx_idempotency_redis_hear_is_wanted(redis)) {
         ngx_add_timer(ev, NGX_IDEMPOTENCY_REDIS_HEAR_TICK);
     }
 }

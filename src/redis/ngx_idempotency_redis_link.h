@@ -394,6 +394,9 @@ void ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
 
 ngx_int_t ngx_idempotency_redis_hear_start(ngx_idempotency_redis_t *redis);
 void ngx_idempotency_redis_hear_stop(ngx_idempotency_redis_t *redis);
+/* Does anybody listen? */
+ngx_uint_t ngx_idempotency_redis_hear_is_wanted(
+    ngx_idempotency_redis_t *redis);
 /* The connection of an ear is ready, was closed, has something to say. */
 void ngx_idempotency_redis_hear_ready(ngx_idempotency_redis_node_t *ear);
 void ngx_idempotency_redis_hear_closed(ngx_idempotency_redis_node_t *ear);

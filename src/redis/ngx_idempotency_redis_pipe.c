@@ -509,7 +509,9 @@ ngx_idempotency_redis_pipe_closed(ngx_idempotency_redis_conn_t *conn,
                                      "closed the connection, commands "
                                      "lost: %ui", conn->ncommands);
 
-    } else if (!ngx_idempotency_redis_conn_is_steady(conn)) {
+    } else if (conn->node->kind != NGX_IDEMPOTENCY_REDIS_EAR
+               && !ngx_idempotency_redis_conn_is_steady(conn))
+    {
         ngx_idempotency_redis_report(conn,
                                      NGX_IDEMPOTENCY_REDIS_SAID_LOST, err,
                                      "closed a connection as soon as it was "
