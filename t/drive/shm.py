@@ -6,6 +6,7 @@ Each test is a function that calls ok(); finish() prints the plan.
 import atexit
 import http.client
 import os
+import random
 import re
 import shutil
 import signal
@@ -52,10 +53,22 @@ def pattern(n):
     return '%d bytes %08x' % (n, zlib.crc32(b))
 
 
+given = set()
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+    """below those that the system gives to clients, and never twice"""
+    while True:
+        port = random.SystemRandom().randrange(10000, 32000)
+        if port in given:
+            continue
+        given.add(port)
+        with socket.socket() as s:
+            try:
+                s.bind(('127.0.0.1', port))
+                return port
+            except OSError:
+                pass
 
 
 class Nginx:
