@@ -54,6 +54,7 @@ typedef struct {
     ngx_str_t                          server;
     ngx_str_t                          location;
     ngx_idempotency_store_t           *store;
+    ngx_uint_t                         dry_run;
 } ngx_http_idempotency_location_t;
 
 
@@ -310,6 +311,7 @@ typedef struct {
     unsigned                           dropped:1;  /* another one was sent */
     unsigned                           complete:1; /* last byte collected */
     unsigned                           keep:1;     /* head and body */
+    unsigned                           dry:1;      /* ctx->op is a dry claim */
 } ngx_http_idempotency_ctx_t;
 
 

@@ -104,6 +104,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->max_response = NGX_CONF_UNSET_SIZE;
     conf->hide_headers = NGX_CONF_UNSET_PTR;
     conf->log_level = NGX_CONF_UNSET_UINT;
+    conf->dry_run = NGX_CONF_UNSET;
 
     return conf;
 }
@@ -129,6 +130,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level,
                               NGX_LOG_NOTICE);
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
     if (conf->failpoint == NULL) {
@@ -149,6 +151,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     if (conf->endpoint) {
+        conf->dry_run = 0;
         return ngx_http_idempotency_check_endpoint(cf, conf);
     }
 
@@ -317,6 +320,7 @@ ngx_http_idempotency_merge_location(ngx_conf_t *cf,
     location->server = cscf->server_name;
     location->location = clcf->name;
     location->store = conf->store;
+    location->dry_run = conf->dry_run;
 
     return NGX_OK;
 }

@@ -229,6 +229,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       offsetof(ngx_http_idempotency_loc_conf_t, log_level),
       &ngx_http_idempotency_conf_log_level },
 
+    { ngx_string("idempotency_dry_run"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, dry_run),
+      NULL },
+
     { ngx_string("idempotency_token"),
       NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_idempotency_token,

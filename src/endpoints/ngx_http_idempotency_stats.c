@@ -140,6 +140,8 @@ ngx_http_idempotency_stats_init(ngx_conf_t *cf,
                          location[i].server.len);
         ngx_crc32_update(&crc, location[i].location.data,
                          location[i].location.len);
+        ngx_crc32_update(&crc, (u_char *) (location[i].dry_run ? "dry" : ""),
+                         location[i].dry_run ? 3 : 0);
     }
 
     ngx_crc32_final(crc);

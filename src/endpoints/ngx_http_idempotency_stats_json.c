@@ -65,7 +65,8 @@ ngx_http_idempotency_stats_json_locations(ngx_http_idempotency_stats_t *stats,
         ngx_http_idempotency_text_json(text, &location[i].location);
         ngx_http_idempotency_text_add(text, "\",\"store\":\"");
         ngx_http_idempotency_text_json(text, &location[i].store->name);
-        ngx_http_idempotency_text_add(text, "\",\"results\":{");
+        ngx_http_idempotency_text_add(text, "\",\"dry_run\":%s,\"results\":{",
+                                      location[i].dry_run ? "true" : "false");
 
         for (n = 0; n < NGX_HTTP_IDEMPOTENCY_RESULTS; n++, cell++) {
             ngx_http_idempotency_text_add(text, "%s\"%V\":%uA", n ? "," : "",

@@ -27,7 +27,8 @@ typedef struct {
 
 
 static void ngx_http_idempotency_stats_requests(
-    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text,
+    ngx_uint_t dry_run);
 static void ngx_http_idempotency_stats_latencies(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_latency(
@@ -135,7 +136,8 @@ void
 ngx_http_idempotency_stats_prometheus(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text)
 {
-    ngx_http_idempotency_stats_requests(stats, text);
+    ngx_http_idempotency_stats_requests(stats, text, 0);
+    ngx_http_idempotency_stats_requests(stats, text, 1);
     ngx_http_idempotency_stats_latencies(stats, text);
     ngx_http_idempotency_stats_failures(stats, text);
     ngx_http_idempotency_stats_up(stats, text);
@@ -144,19 +146,26 @@ ngx_http_idempotency_stats_prometheus(ngx_http_idempotency_stats_t *stats,
 }
 
 
-/* a result that never was is not a line: most have few */
+/*
+ * A result that never was is not a line: most have few.  What a dry run has
+ * seen is not what happened, so it has a name that is not added to it.
+ */
 
 static void
 ngx_http_idempotency_stats_requests(ngx_http_idempotency_stats_t *stats,
-    ngx_http_idempotency_text_t *text)
+    ngx_http_idempotency_text_t *text, ngx_uint_t dry_run)
 {
+    const char                       *name;
     ngx_uint_t                        i, n;
     ngx_atomic_t                     *cell;
     ngx_http_idempotency_location_t  *location;
 
+    name = dry_run ? "dry_run_requests_total" : "requests_total";
+
     ngx_http_idempotency_text_add(text,
-        "# HELP idempotency_requests_total Requests by what became of them.\n"
-        "# TYPE idempotency_requests_total counter\n");
+        "# HELP idempotency_%s Requests by what %s of them.\n"
+        "# TYPE idempotency_%s counter\n",
+        name, dry_run ? "would have become" : "became", name);
 
     location = stats->imcf->locations.elts;
     cell = stats->cells;
@@ -164,12 +173,12 @@ ngx_http_idempotency_stats_requests(ngx_http_idempotency_stats_t *stats,
     for (i = 0; i < stats->imcf->locations.nelts; i++) {
         for (n = 0; n < NGX_HTTP_IDEMPOTENCY_RESULTS; n++, cell++) {
 
-            if (*cell == 0) {
+            if (*cell == 0 || location[i].dry_run != dry_run) {
                 continue;
             }
 
-            ngx_http_idempotency_text_add(text,
-                "idempotency_requests_total{server=\"");
+            ngx_http_idempotency_text_add(text, "idempotency_%s{server=\"",
+                                          name);
             ngx_http_idempotency_text_json(text, &location[i].server);
             ngx_http_idempotency_text_add(text, "\",location=\"");
             ngx_http_idempotency_text_json(text, &location[i].location);

@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_capture.h"
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_dry.h"
 #include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_probe.h"
@@ -76,6 +77,10 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
     if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED) {
         ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
+
+        if (ctx && ctx->dry) {
+            ngx_http_idempotency_dry_header(r, ctx);
+        }
 
         if (ilcf->store) {
             ngx_http_idempotency_answer_strip(r);

@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_dry.h"
 #include "ngx_http_idempotency_policy.h"
 #include "ngx_http_idempotency_upstream.h"
 #include "ngx_http_idempotency_wait.h"
@@ -151,14 +152,21 @@ ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx)
 void
 ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
 {
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
+    ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
+
+    ngx_http_idempotency_context_hold(ctx);
+}
+
+
+void
+ngx_http_idempotency_context_hold(ngx_http_idempotency_ctx_t *ctx)
+{
     ngx_idempotency_op_t    *op;
     ngx_idempotency_held_t  *held;
 
     op = ctx->op;
     held = &ctx->held;
-
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
-    ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
 
     held->store = op->store;
 
@@ -226,6 +234,10 @@ ngx_http_idempotency_context_cleanup(void *data)
     ngx_idempotency_lease_let_go(&ctx->held);
     ngx_http_idempotency_wait_end(ctx);
 
+    if (ctx->dry) {
+        ngx_http_idempotency_dry_end(ctx);
+    }
+
     ngx_http_idempotency_context_count(ctx);
 
     if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_OWNED && !ctx->settled) {
@@ -252,7 +264,9 @@ ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
 
     ngx_idempotency_ends(ctx->conf->store->now->in_flight);
 
-    if (imcf->cells) {
+    /* of a dry run whose store has not answered, the answer is counted */
+
+    if (imcf->cells && !(ctx->dry && ctx->op == NULL)) {
         ngx_idempotency_count(imcf->cells[ctx->conf->location
                                           * NGX_HTTP_IDEMPOTENCY_RESULTS
                                           + ctx->result]);

@@ -45,6 +45,9 @@ void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
 /* The claim was granted: holds its lease until the request is settled. */
 void ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx);
 
+/* Its lease only. */
+void ngx_http_idempotency_context_hold(ngx_http_idempotency_ctx_t *ctx);
+
 /*
  * The claim failed and may have worked all the same: it is released behind
  * the request, however long that takes.  ctx->op stays what it is.

@@ -16,13 +16,29 @@ void
 ngx_http_idempotency_event(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_result_e result, ngx_str_t *code)
 {
+    ctx->result = result;
+
+    /* without a source the record has no name yet */
+
+    ngx_http_idempotency_event_log(ctx->request->connection->log, ctx->conf,
+                                   result, code,
+                                   ctx->source.len ? ctx->digest : NULL,
+                                   ngx_http_idempotency_event_location(ctx));
+}
+
+
+void
+ngx_http_idempotency_event_log(ngx_log_t *log,
+    ngx_http_idempotency_loc_conf_t *conf,
+    ngx_http_idempotency_result_e result, ngx_str_t *code, u_char *digest,
+    ngx_str_t *location)
+{
     u_char  *p, *last;
     u_char   text[NGX_HTTP_IDEMPOTENCY_EVENT_TEXT];
 
-    ctx->result = result;
-
     if (result == NGX_HTTP_IDEMPOTENCY_NEW
-        || result == NGX_HTTP_IDEMPOTENCY_OFF)
+        || result == NGX_HTTP_IDEMPOTENCY_OFF
+        || log->log_level < conf->log_level)
     {
         return;
     }
@@ -34,20 +50,15 @@ ngx_http_idempotency_event(ngx_http_idempotency_ctx_t *ctx,
         p = ngx_slprintf(p, last, ", code \"%V\"", code);
     }
 
-    /* without a source the record has no name yet */
-
-    if (ctx->source.len) {
-        p = ngx_slprintf(p, last, ", record \"%*xs\"", (size_t) 8,
-                         ctx->digest);
+    if (digest) {
+        p = ngx_slprintf(p, last, ", record \"%*xs\"", (size_t) 8, digest);
     }
 
-    p = ngx_slprintf(p, last, ", location \"%V\"",
-                     ngx_http_idempotency_event_location(ctx));
+    p = ngx_slprintf(p, last, ", location \"%V\"", location);
 
-    ngx_log_error(ctx->conf->log_level, ctx->request->connection->log, 0,
-                  "idempotency %s \"%V\"%*s",
-                  ctx->conf->dry_run ? "dry run: request would have been"
-                                     : "request was",
+    ngx_log_error(conf->log_level, log, 0, "idempotency %s \"%V\"%*s",
+                  conf->dry_run ? "dry run: request would have been"
+                                : "request was",
                   &ngx_http_idempotency_result_names[result],
                   (size_t) (p - text), text);
 }

@@ -19,6 +19,12 @@
 void ngx_http_idempotency_event(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_result_e result, ngx_str_t *code);
 
+/* The line of a result, where the request may be gone. */
+void ngx_http_idempotency_event_log(ngx_log_t *log,
+    ngx_http_idempotency_loc_conf_t *conf,
+    ngx_http_idempotency_result_e result, ngx_str_t *code, u_char *digest,
+    ngx_str_t *location);
+
 /* The location that is protected, or that answers itself. */
 ngx_str_t *ngx_http_idempotency_event_location(
     ngx_http_idempotency_ctx_t *ctx);

@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_handler.h"
 #include "ngx_http_idempotency_act.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_dry.h"
 #include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_field.h"
 #include "ngx_http_idempotency_fingerprint.h"
@@ -22,6 +23,8 @@ static ngx_int_t ngx_http_idempotency_handler(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf);
 static ngx_int_t ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_failed(
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_read_body(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -260,7 +263,16 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
                                          NGX_HTTP_IDEMPOTENCY_SOURCE_MISSING);
     }
 
-    return rc == NGX_OK ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return rc == NGX_OK ? NGX_OK : ngx_http_idempotency_handler_failed(ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_handler_failed(ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+
+    return ctx->conf->dry_run ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 
@@ -324,8 +336,11 @@ ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
     }
 
     if (rc != NGX_OK || ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_idempotency_handler_failed(ctx);
+    }
+
+    if (ctx->conf->dry_run) {
+        return ngx_http_idempotency_dry_claim(r, ctx);
     }
 
     return ngx_http_idempotency_act_submit(r, ctx, NGX_IDEMPOTENCY_CLAIM,

@@ -11,6 +11,8 @@
 
 static ngx_int_t ngx_http_idempotency_identify_number(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_identify_dry(
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
     ngx_str_t *name, ngx_str_t *value);
 static ngx_int_t ngx_http_idempotency_identify_parse(ngx_pool_t *pool,
@@ -196,8 +198,12 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
 {
     u_char  tag[NGX_IDEMPOTENCY_DIGEST_LEN];
 
-    static ngx_str_t  record = ngx_string("record 1");
-    static ngx_str_t  sequence = ngx_string("sequence 1");
+    static ngx_str_t  records[] = {
+        ngx_string("record 1"), ngx_string("dry record 1")
+    };
+    static ngx_str_t  sequences[] = {
+        ngx_string("sequence 1"), ngx_string("dry sequence 1")
+    };
 
     if (ctx->conf->source == NULL) {
         return NGX_DECLINED;
@@ -215,20 +221,25 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ngx_http_idempotency_identify_digest(r, ctx, &record, ctx->digest)
+    if (ngx_http_idempotency_identify_digest(r, ctx,
+                                             &records[ctx->conf->dry_run],
+                                             ctx->digest)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
     if (ctx->flags == 0) {
+        ngx_http_idempotency_identify_dry(ctx);
         return NGX_OK;
     }
 
     /* half of the name is that of the sequence, and of its mark */
 
     if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&sequence) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(
+                                           &sequences[ctx->conf->dry_run])
+           != NGX_OK
         || ngx_http_idempotency_digest_add_part(&ctx->scope) != NGX_OK
         || ngx_http_idempotency_digest_add_part(&ctx->source) != NGX_OK
         || ngx_http_idempotency_digest_finish(tag) != NGX_OK)
@@ -240,7 +251,22 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
                NGX_IDEMPOTENCY_DIGEST_LEN / 2);
     ngx_memcpy(ctx->digest, tag, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
 
+    ngx_http_idempotency_identify_dry(ctx);
+
     return NGX_OK;
+}
+
+
+/* whoever lists records knows those of dry runs by their last bytes */
+
+static void
+ngx_http_idempotency_identify_dry(ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->conf->dry_run) {
+        ngx_memcpy(ctx->digest + NGX_IDEMPOTENCY_DIGEST_LEN
+                   - NGX_IDEMPOTENCY_DRY_LEN,
+                   NGX_IDEMPOTENCY_DRY, NGX_IDEMPOTENCY_DRY_LEN);
+    }
 }
 
 

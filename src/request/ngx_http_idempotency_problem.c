@@ -181,6 +181,10 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 
     ngx_http_idempotency_problem_event(ctx, verdict);
 
+    if (ctx->conf->dry_run) {
+        return NGX_DECLINED;
+    }
+
     if (ngx_http_idempotency_problem_has_page(r, status)) {
 
         if (ngx_http_idempotency_problem_headers(r, ctx, &problem)
@@ -213,21 +217,35 @@ void
 ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e verdict)
 {
+    ngx_str_t                      *code;
+    ngx_http_idempotency_result_e   result;
+
+    result = ngx_http_idempotency_problem_result(verdict, &code);
+
+    ngx_http_idempotency_event(ctx, result, code);
+
+    if (result == NGX_HTTP_IDEMPOTENCY_OFF) {
+
+        /* who asks and gets another answer than it hoped for is no event */
+
+        ngx_log_error(NGX_LOG_INFO, ctx->request->connection->log, 0,
+                      "idempotency refused a lookup, code \"%V\"", code);
+    }
+}
+
+
+ngx_http_idempotency_result_e
+ngx_http_idempotency_problem_result(ngx_http_idempotency_verdict_e verdict,
+    ngx_str_t **code)
+{
     ngx_http_idempotency_problem_t  *problem;
 
     problem = &ngx_http_idempotency_problems[verdict
                                           - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
 
-    ngx_http_idempotency_event(ctx, problem->result, &problem->code);
+    *code = &problem->code;
 
-    if (problem->result == NGX_HTTP_IDEMPOTENCY_OFF) {
-
-        /* who asks and gets another answer than it hoped for is no event */
-
-        ngx_log_error(NGX_LOG_INFO, ctx->request->connection->log, 0,
-                      "idempotency refused a lookup, code \"%V\"",
-                      &problem->code);
-    }
+    return problem->result;
 }
 
 

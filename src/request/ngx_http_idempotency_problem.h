@@ -13,11 +13,15 @@
 
 /*
  * Answers with a problem, from a phase handler.  Returns what the handler is
- * to return: NGX_DONE, or the status when an error_page wants it.  Closes the
- * request's way and sets its result.
+ * to return: NGX_DONE, or the status when an error_page wants it, or
+ * NGX_DECLINED in a dry run.  Closes the request's way and sets its result.
  */
 ngx_int_t ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
+
+/* The result that belongs to a problem, and its code. */
+ngx_http_idempotency_result_e ngx_http_idempotency_problem_result(
+    ngx_http_idempotency_verdict_e verdict, ngx_str_t **code);
 
 /* Sets the result that belongs to the problem, and logs it. */
 void ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,

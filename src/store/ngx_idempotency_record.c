@@ -533,6 +533,16 @@ ngx_idempotency_record_digest(const u_char *hex, u_char *digest)
 
 
 ngx_uint_t
+ngx_idempotency_record_is_dry(const u_char *digest)
+{
+    return ngx_memcmp(digest + NGX_IDEMPOTENCY_DIGEST_LEN
+                      - NGX_IDEMPOTENCY_DRY_LEN,
+                      NGX_IDEMPOTENCY_DRY, NGX_IDEMPOTENCY_DRY_LEN)
+           == 0;
+}
+
+
+ngx_uint_t
 ngx_idempotency_record_is_of(ngx_str_t *value, u_char *owner)
 {
     return value->len >= NGX_IDEMPOTENCY_RECORD_HEADER

@@ -16,6 +16,10 @@
 #define NGX_IDEMPOTENCY_FINGERPRINT_LEN  32
 #define NGX_IDEMPOTENCY_OWNER_LEN        16
 
+/* how the name of a record ends that only a dry run has made */
+#define NGX_IDEMPOTENCY_DRY              "dry run"
+#define NGX_IDEMPOTENCY_DRY_LEN          8
+
 /* of a record in Redis, before its answer */
 #define NGX_IDEMPOTENCY_RECORD_HEADER    116
 
@@ -118,6 +122,9 @@ ngx_int_t ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
 
 /* A digest that is written in hex.  NGX_OK, or NGX_DECLINED: it is none. */
 ngx_int_t ngx_idempotency_record_digest(const u_char *hex, u_char *digest);
+
+/* Is it one of a dry run? */
+ngx_uint_t ngx_idempotency_record_is_dry(const u_char *digest);
 
 /* Do these bytes of a record name this owner? */
 ngx_uint_t ngx_idempotency_record_is_of(ngx_str_t *value, u_char *owner);

@@ -178,7 +178,10 @@ ngx_idempotency_redis_list_read(ngx_idempotency_redis_op_t *rop,
 
         /* its time may be over, and the server not have noticed yet */
 
-        if (entry->record.state != list->state || entry->record.ttl_left == 0) {
+        if (entry->record.state != list->state
+            || entry->record.ttl_left == 0
+            || ngx_idempotency_record_is_dry(entry->digest))
+        {
             list->entries.nelts--;
         }
     }

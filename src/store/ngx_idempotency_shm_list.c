@@ -122,7 +122,9 @@ ngx_idempotency_shm_list_look(ngx_idempotency_op_t *op,
     ngx_idempotency_state_e   state;
     ngx_idempotency_entry_t  *entry;
 
-    if (node->state == NGX_IDEMPOTENCY_SHM_MARK) {
+    if (node->state == NGX_IDEMPOTENCY_SHM_MARK
+        || ngx_idempotency_record_is_dry(digest))
+    {
         return NGX_OK;
     }
 

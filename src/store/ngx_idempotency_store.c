@@ -124,7 +124,10 @@ ngx_idempotency_op_begins(ngx_idempotency_op_t *op)
         break;
 
     case NGX_IDEMPOTENCY_MARK_UNKNOWN:
-        ngx_idempotency_count(op->store->counts->unknown);
+        if (!ngx_idempotency_record_is_dry(op->digest)) {
+            ngx_idempotency_count(op->store->counts->unknown);
+        }
+
         break;
 
     default:
@@ -175,6 +178,10 @@ static void
 ngx_idempotency_op_note(ngx_idempotency_op_t *op)
 {
     time_t  since;
+
+    if (ngx_idempotency_record_is_dry(op->digest)) {
+        return;
+    }
 
     switch (op->type) {
 

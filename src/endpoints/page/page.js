@@ -72,7 +72,7 @@ function age(seconds) {
 function totals(data) {
   const sum = {};
   for (const name of RESULTS) sum[name] = 0;
-  for (const l of data.locations)
+  for (const l of data.locations.filter(l => !l.dry_run))
     for (const [name, n] of Object.entries(l.results))
       sum[name] = (sum[name] || 0) + n;
   return sum;
@@ -258,7 +258,7 @@ function showLocations(data) {
   const rows = data.locations.map(l => el('tr', {'data-location': l.location},
     el('td', {class: 'name'}, el('code', {}, l.location),
        el('small', {}, (l.server ? l.server + ', ' : '') + 'store '
-                       + l.store)),
+                       + l.store + (l.dry_run ? ', dry run' : ''))),
     ...used.map(name => el('td', {'data-result': name,
                                   class: l.results[name] ? '' : 'zero'},
                            count(l.results[name])))));
