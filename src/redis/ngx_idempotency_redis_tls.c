@@ -48,6 +48,13 @@ ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn)
     SSL_set_mode(c->ssl->connection, SSL_MODE_ENABLE_PARTIAL_WRITE
                                      |SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 
+    /*
+     * ngx_ssl_create() has asked to free the buffers of 16 KB whenever they
+     * are empty; here that is after each read and each write
+     */
+
+    SSL_clear_mode(c->ssl->connection, SSL_MODE_RELEASE_BUFFERS);
+
     rc = ngx_ssl_handshake(c);
 
     if (rc == NGX_AGAIN) {

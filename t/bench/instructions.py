@@ -22,7 +22,8 @@ CASES = [rows.BARE, 'embedded, first request', 'embedded, replay',
          'embedded, order of 1 KB, first request',
          'embedded, order of 1 KB, json fingerprint, first request',
          'embedded, sealed, first request',
-         'Redis, TCP, first request', 'Redis, TCP, replay']
+         'Redis, TCP, first request', 'Redis, TCP, replay',
+         'Redis, TLS, first request', 'Redis, TLS, replay']
 
 
 def count(bench, case, requests, keep):
