@@ -15,11 +15,24 @@ ngx_int_t
 ngx_idempotency_redis_bytes_append(ngx_idempotency_redis_bytes_t *to,
     u_char *data, size_t len)
 {
+    if (ngx_idempotency_redis_bytes_reserve(to, len) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    to->last = ngx_cpymem(to->last, data, len);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_idempotency_redis_bytes_reserve(ngx_idempotency_redis_bytes_t *to,
+    size_t len)
+{
     size_t   used, size;
     u_char  *start;
 
     if (len <= (size_t) (to->end - to->last)) {
-        to->last = ngx_cpymem(to->last, data, len);
         return NGX_OK;
     }
 
@@ -48,7 +61,7 @@ ngx_idempotency_redis_bytes_append(ngx_idempotency_redis_bytes_t *to,
 
     to->start = start;
     to->pos = start;
-    to->last = ngx_cpymem(start + used, data, len);
+    to->last = start + used;
     to->end = start + size;
 
     return NGX_OK;

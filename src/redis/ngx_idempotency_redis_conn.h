@@ -60,6 +60,8 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_queue_t                         queue;
     ngx_str_t                          *args;
     ngx_uint_t                          nargs;
+    ngx_str_t                          *begin;   /* NULL, or args encoded */
+    ngx_uint_t                          nbegin;  /* of them */
     ngx_str_t                          *key;     /* NULL: any server will do */
     ngx_uint_t                          part;    /* not 0: instead of a key */
     ngx_msec_t                          within;  /* 0: the store's timeout */

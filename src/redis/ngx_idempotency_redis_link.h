@@ -341,6 +341,7 @@ void ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
 /* pipe: commands out, replies in */
 
+/* "bytes" are the command, or cmd->begin. */
 ngx_int_t ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     ngx_str_t *bytes, ngx_idempotency_redis_cmd_t *cmd);
 void ngx_idempotency_redis_pipe_open(ngx_idempotency_redis_conn_t *conn);
@@ -352,6 +353,9 @@ void ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev);
 
 ngx_int_t ngx_idempotency_redis_bytes_append(
     ngx_idempotency_redis_bytes_t *to, u_char *data, size_t len);
+/* Room for so many bytes at to->last. */
+ngx_int_t ngx_idempotency_redis_bytes_reserve(
+    ngx_idempotency_redis_bytes_t *to, size_t len);
 void ngx_idempotency_redis_bytes_clear(ngx_idempotency_redis_bytes_t *bytes,
     size_t keep);
 

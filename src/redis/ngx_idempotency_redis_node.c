@@ -293,15 +293,21 @@ ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
         return NGX_ERROR;
     }
 
-    if (ngx_idempotency_redis_encode(cmd->args, cmd->nargs, &bytes)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
+    if (cmd->begin) {
+        rc = ngx_idempotency_redis_pipe_push(conn, cmd->begin, cmd);
+
+    } else {
+
+        if (ngx_idempotency_redis_encode(cmd->args, cmd->nargs, &bytes)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        rc = ngx_idempotency_redis_pipe_push(conn, &bytes, cmd);
+
+        ngx_idempotency_redis_encode_free(&bytes);
     }
-
-    rc = ngx_idempotency_redis_pipe_push(conn, &bytes, cmd);
-
-    ngx_idempotency_redis_encode_free(&bytes);
 
     if (rc != NGX_OK) {
         return NGX_ERROR;

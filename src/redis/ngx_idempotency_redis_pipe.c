@@ -35,32 +35,40 @@ ngx_int_t
 ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     ngx_str_t *bytes, ngx_idempotency_redis_cmd_t *cmd)
 {
-    ngx_msec_t    wait;
-    ngx_event_t  *ev;
+    u_char                         *p;
+    ngx_str_t                      *args;
+    ngx_uint_t                      rest;
+    ngx_msec_t                      wait;
+    ngx_event_t                    *ev;
+    ngx_idempotency_redis_bytes_t  *out;
 
     static u_char  asking[] = "*1" CRLF "$6" CRLF "ASKING" CRLF;
 
-    if (cmd->skip) {
+    out = &conn->out;
+    rest = cmd->begin ? cmd->nargs - cmd->nbegin : 0;
+    args = cmd->args + cmd->nbegin;
 
-        /* it has a reply of its own, which is skipped */
-
-        if (ngx_idempotency_redis_bytes_append(&conn->out, asking,
-                                              sizeof(asking) - 1)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        conn->appended += sizeof(asking) - 1;
-    }
-
-    if (ngx_idempotency_redis_bytes_append(&conn->out, bytes->data, bytes->len)
+    if (ngx_idempotency_redis_bytes_reserve(out, sizeof(asking) + bytes->len
+                     + ngx_idempotency_redis_encode_rest_len(args, rest))
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    conn->appended += bytes->len;
+    p = out->last;
+
+    if (cmd->skip) {
+
+        /* it has a reply of its own, which is skipped */
+
+        p = ngx_cpymem(p, asking, sizeof(asking) - 1);
+    }
+
+    p = ngx_cpymem(p, bytes->data, bytes->len);
+    p = ngx_idempotency_redis_encode_rest(p, args, rest);
+
+    conn->appended += p - out->last;
+    out->last = p;
 
     cmd->end = conn->appended;
     cmd->sent = 0;

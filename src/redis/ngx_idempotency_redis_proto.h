@@ -35,6 +35,17 @@ ngx_int_t ngx_idempotency_redis_encode(ngx_str_t *args, ngx_uint_t n,
 void ngx_idempotency_redis_encode_free(ngx_str_t *bytes);
 
 /*
+ * For commands that begin alike.  begin: the bytes of a command of "n"
+ * arguments up to the last one given, from the pool.  rest: the arguments
+ * behind it, of at most rest_len bytes; returns their end.
+ */
+ngx_int_t ngx_idempotency_redis_encode_begin(ngx_pool_t *pool,
+    ngx_str_t *args, ngx_uint_t given, ngx_uint_t n, ngx_str_t *bytes);
+size_t ngx_idempotency_redis_encode_rest_len(ngx_str_t *args, ngx_uint_t n);
+u_char *ngx_idempotency_redis_encode_rest(u_char *p, ngx_str_t *args,
+    ngx_uint_t n);
+
+/*
  * A reader takes bytes as they come and gives replies.  feed: NGX_OK, or
  * NGX_ERROR when memory is short.  next: NGX_OK with a reply that the caller
  * frees, NGX_AGAIN when it is not complete yet; NGX_ERROR, after the last

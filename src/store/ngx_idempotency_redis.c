@@ -129,6 +129,10 @@ ngx_idempotency_redis_load_scripts(ngx_conf_t *cf,
         }
 
         ngx_hex_dump(script->sha.data, sha, len);
+
+        if (ngx_idempotency_redis_op_begin(cf->pool, i, script) != NGX_OK) {
+            return NGX_ERROR;
+        }
     }
 
     return NGX_OK;

@@ -28,9 +28,20 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
 
     ctx = rop->op->store->data;
 
+    rop->cmd.begin = &rop->script->begin;
+    rop->cmd.nbegin = NGX_IDEMPOTENCY_REDIS_BEGIN;
+
     if (rop->eval) {
         ngx_str_set(&rop->args[0], "EVAL");
         rop->args[1] = rop->script->text;
+        rop->cmd.begin = NULL;
+    }
+
+    if (rop->script->nargs != rop->nargs) {
+
+        /* it only looks, with the arguments of a claim */
+
+        rop->cmd.begin = NULL;
     }
 
     rop->cmd.args = rop->args;
@@ -47,7 +58,6 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
         left = (ngx_msec_int_t) (rop->deadline - ngx_current_msec);
         rop->cmd.within = ngx_max(left, 1);
     }
-
 
     return ngx_idempotency_redis_send(&ctx->redis, &rop->cmd);
 }

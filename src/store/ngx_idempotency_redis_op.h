@@ -21,6 +21,9 @@
  * EVALSHA, script, "0", question, cursor, prefix */
 #define NGX_IDEMPOTENCY_REDIS_ARGS     6
 
+/* of these are the same in all commands of a script */
+#define NGX_IDEMPOTENCY_REDIS_BEGIN    3
+
 /* bytes of a question, and before the record in an answer */
 #define NGX_IDEMPOTENCY_REDIS_QUESTION                                        \
     (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 72)
@@ -30,6 +33,8 @@
 typedef struct {
     ngx_str_t                      text;
     ngx_str_t                      sha;        /* in hex */
+    ngx_str_t                      begin;      /* of its command */
+    ngx_uint_t                     nargs;      /* of its command */
 } ngx_idempotency_redis_text_t;
 
 
@@ -95,6 +100,10 @@ typedef struct {
     unsigned                       looks:1;    /* a claim that takes nothing */
 } ngx_idempotency_redis_op_t;
 
+
+/* What all commands of a script have in common; once its sha is known. */
+ngx_int_t ngx_idempotency_redis_op_begin(ngx_pool_t *pool, ngx_uint_t i,
+    ngx_idempotency_redis_text_t *script);
 
 /*
  * What is needed to ask and to ask again, in op->pool; op->own is set, except

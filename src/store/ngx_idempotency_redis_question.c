@@ -16,6 +16,33 @@ static ngx_int_t ngx_idempotency_redis_op_answer(
     ngx_idempotency_redis_op_t *rop);
 
 
+ngx_int_t
+ngx_idempotency_redis_op_begin(ngx_pool_t *pool, ngx_uint_t i,
+    ngx_idempotency_redis_text_t *script)
+{
+    ngx_str_t  args[NGX_IDEMPOTENCY_REDIS_BEGIN];
+
+    script->nargs = 5;
+
+    ngx_str_set(&args[0], "EVALSHA");
+    args[1] = script->sha;
+    ngx_str_set(&args[2], "1");
+
+    if (i >= NGX_IDEMPOTENCY_REDIS_CLAIM_NUMBER) {
+        script->nargs = 6;
+        ngx_str_set(&args[2], "2");
+    }
+
+    if (i == NGX_IDEMPOTENCY_COMPLETE || i == NGX_IDEMPOTENCY_REDIS_EXECUTED) {
+        script->nargs = 6;
+    }
+
+    return ngx_idempotency_redis_encode_begin(pool, args,
+                                              NGX_IDEMPOTENCY_REDIS_BEGIN,
+                                              script->nargs, &script->begin);
+}
+
+
 ngx_idempotency_redis_op_t *
 ngx_idempotency_redis_op_create(ngx_idempotency_op_t *op,
     ngx_idempotency_lease_t *lease)
