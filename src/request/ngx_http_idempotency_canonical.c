@@ -21,6 +21,10 @@ typedef struct {
 } ngx_http_idempotency_canonical_t;
 
 
+#define ngx_http_idempotency_canonical_room(c)                                \
+    ((size_t) ((c)->buf + NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF - (c)->last))
+
+
 static void ngx_http_idempotency_canonical_value(
     ngx_http_idempotency_canonical_t *c, uint32_t i, ngx_uint_t whole);
 static void ngx_http_idempotency_canonical_children(
@@ -34,6 +38,8 @@ static void ngx_http_idempotency_canonical_string(
     ngx_http_idempotency_canonical_t *c, const u_char *data, size_t len,
     ngx_uint_t escape);
 static void ngx_http_idempotency_canonical_escape(
+    ngx_http_idempotency_canonical_t *c, u_char ch);
+static ngx_inline void ngx_http_idempotency_canonical_char(
     ngx_http_idempotency_canonical_t *c, u_char ch);
 static void ngx_http_idempotency_canonical_put(
     ngx_http_idempotency_canonical_t *c, const void *data, size_t len);
@@ -98,15 +104,15 @@ ngx_http_idempotency_canonical_value(ngx_http_idempotency_canonical_t *c,
         break;
 
     case NGX_HTTP_IDEMPOTENCY_DOC_ARRAY:
-        ngx_http_idempotency_canonical_put(c, "[", 1);
+        ngx_http_idempotency_canonical_char(c, '[');
         ngx_http_idempotency_canonical_children(c, node, whole);
-        ngx_http_idempotency_canonical_put(c, "]", 1);
+        ngx_http_idempotency_canonical_char(c, ']');
         break;
 
     default: /* NGX_HTTP_IDEMPOTENCY_DOC_OBJECT */
-        ngx_http_idempotency_canonical_put(c, "{", 1);
+        ngx_http_idempotency_canonical_char(c, '{');
         ngx_http_idempotency_canonical_children(c, node, whole);
-        ngx_http_idempotency_canonical_put(c, "}", 1);
+        ngx_http_idempotency_canonical_char(c, '}');
         break;
     }
 }
@@ -131,7 +137,7 @@ ngx_http_idempotency_canonical_children(ngx_http_idempotency_canonical_t *c,
         }
 
         if (comma) {
-            ngx_http_idempotency_canonical_put(c, ",", 1);
+            ngx_http_idempotency_canonical_char(c, ',');
         }
 
         comma = 1;
@@ -140,7 +146,7 @@ ngx_http_idempotency_canonical_children(ngx_http_idempotency_canonical_t *c,
             ngx_http_idempotency_canonical_string(c, child->name,
                         child->name_len,
                         child->flags & NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME);
-            ngx_http_idempotency_canonical_put(c, ":", 1);
+            ngx_http_idempotency_canonical_char(c, ':');
         }
 
         ngx_http_idempotency_canonical_value(c, i, whole);
@@ -172,10 +178,16 @@ ngx_http_idempotency_canonical_number(ngx_http_idempotency_canonical_t *c,
 {
     size_t  i;
 
-    /* most are in their form already */
+    /* most are in their form already: 15, 15.5 */
 
     for (i = 0; i < len && data[i] >= '0' && data[i] <= '9'; i++) {
         /* void */
+    }
+
+    if (i < len && data[i] == '.' && data[0] != '0' && data[len - 1] != '0') {
+        for (i++; i < len && data[i] >= '0' && data[i] <= '9'; i++) {
+            /* void */
+        }
     }
 
     if (i == len && len <= 21) {
@@ -184,7 +196,7 @@ ngx_http_idempotency_canonical_number(ngx_http_idempotency_canonical_t *c,
     }
 
     if (ngx_http_idempotency_number_room(len)
-        > (size_t) (c->buf + NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF - c->last))
+        > ngx_http_idempotency_canonical_room(c))
     {
         ngx_http_idempotency_canonical_flush(c, NULL, 0);
     }
@@ -199,7 +211,14 @@ ngx_http_idempotency_canonical_string(ngx_http_idempotency_canonical_t *c,
 {
     const u_char  *p, *last;
 
-    ngx_http_idempotency_canonical_put(c, "\"", 1);
+    if (!escape && len + 2 <= ngx_http_idempotency_canonical_room(c)) {
+        *c->last++ = '"';
+        c->last = ngx_cpymem(c->last, data, len);
+        *c->last++ = '"';
+        return;
+    }
+
+    ngx_http_idempotency_canonical_char(c, '"');
 
     if (escape) {
         last = data + len;
@@ -220,7 +239,7 @@ ngx_http_idempotency_canonical_string(ngx_http_idempotency_canonical_t *c,
     }
 
     ngx_http_idempotency_canonical_put(c, data, len);
-    ngx_http_idempotency_canonical_put(c, "\"", 1);
+    ngx_http_idempotency_canonical_char(c, '"');
 }
 
 
@@ -251,12 +270,23 @@ ngx_http_idempotency_canonical_escape(ngx_http_idempotency_canonical_t *c,
 }
 
 
+static ngx_inline void
+ngx_http_idempotency_canonical_char(ngx_http_idempotency_canonical_t *c,
+    u_char ch)
+{
+    if (ngx_http_idempotency_canonical_room(c) == 0) {
+        ngx_http_idempotency_canonical_flush(c, NULL, 0);
+    }
+
+    *c->last++ = ch;
+}
+
+
 static void
 ngx_http_idempotency_canonical_put(ngx_http_idempotency_canonical_t *c,
     const void *data, size_t len)
 {
-    if (len > (size_t) (c->buf + NGX_HTTP_IDEMPOTENCY_CANONICAL_BUF - c->last))
-    {
+    if (len > ngx_http_idempotency_canonical_room(c)) {
         ngx_http_idempotency_canonical_flush(c, data, len);
         return;
     }

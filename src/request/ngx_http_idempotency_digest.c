@@ -22,6 +22,8 @@
 
 
 static ngx_int_t ngx_http_idempotency_digest_flush(void);
+static ngx_int_t ngx_http_idempotency_digest_pad(ngx_log_t *log,
+    const u_char *key, u_char ch);
 
 
 static SHA256_CTX  ngx_http_idempotency_digest_ctx;
@@ -138,25 +140,43 @@ ngx_http_idempotency_digest_finish(u_char *digest)
 }
 
 
+/* HMAC; its first blocks are those of the key, and most keys are the last */
+
 ngx_int_t
 ngx_http_idempotency_digest_keyed(ngx_log_t *log, const u_char *key,
     const u_char *digest, u_char *keyed)
 {
-    u_char      pad[NGX_HTTP_IDEMPOTENCY_DIGEST_BLOCK];
-    ngx_uint_t  i, outer;
+    ngx_uint_t  outer;
+
+    static SHA256_CTX  begin[2];
+    static ngx_uint_t  known;
+    static u_char      last[NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    if (!known || ngx_memcmp(last, key, NGX_IDEMPOTENCY_DIGEST_LEN) != 0) {
+
+        known = 0;
+
+        for (outer = 0; outer < 2; outer++) {
+            if (ngx_http_idempotency_digest_pad(log, key, outer ? 0x5c : 0x36)
+                != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            begin[outer] = ngx_http_idempotency_digest_ctx;
+        }
+
+        ngx_memcpy(last, key, NGX_IDEMPOTENCY_DIGEST_LEN);
+        known = 1;
+    }
 
     for (outer = 0; outer < 2; outer++) {
 
-        ngx_memset(pad, outer ? 0x5c : 0x36, sizeof(pad));
+        ngx_http_idempotency_digest_len = 0;
+        ngx_http_idempotency_digest_ctx = begin[outer];
 
-        for (i = 0; i < NGX_IDEMPOTENCY_DIGEST_LEN; i++) {
-            pad[i] ^= key[i];
-        }
-
-        if (ngx_http_idempotency_digest_start(log) != NGX_OK
-            || ngx_http_idempotency_digest_add(pad, sizeof(pad)) != NGX_OK
-            || ngx_http_idempotency_digest_add(outer ? keyed : digest,
-                                               NGX_IDEMPOTENCY_DIGEST_LEN)
+        if (ngx_http_idempotency_digest_add(outer ? keyed : digest,
+                                            NGX_IDEMPOTENCY_DIGEST_LEN)
                != NGX_OK
             || ngx_http_idempotency_digest_finish(keyed) != NGX_OK)
         {
@@ -165,4 +185,26 @@ ngx_http_idempotency_digest_keyed(ngx_log_t *log, const u_char *key,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_digest_pad(ngx_log_t *log, const u_char *key, u_char ch)
+{
+    ngx_uint_t  i;
+    u_char      pad[NGX_HTTP_IDEMPOTENCY_DIGEST_BLOCK];
+
+    ngx_memset(pad, ch, sizeof(pad));
+
+    for (i = 0; i < NGX_IDEMPOTENCY_DIGEST_LEN; i++) {
+        pad[i] ^= key[i];
+    }
+
+    if (ngx_http_idempotency_digest_start(log) != NGX_OK
+        || ngx_http_idempotency_digest_add(pad, sizeof(pad)) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_digest_flush();
 }

@@ -13,7 +13,8 @@
 static ngx_int_t ngx_http_idempotency_doc_grow(
     ngx_http_idempotency_doc_t *doc);
 static uint32_t ngx_http_idempotency_doc_merge(
-    ngx_http_idempotency_doc_node_t *nodes, uint32_t one, uint32_t two);
+    ngx_http_idempotency_doc_node_t *nodes, uint32_t one, uint32_t two,
+    uint32_t *twice);
 static ngx_int_t ngx_http_idempotency_doc_compare(
     const ngx_http_idempotency_doc_node_t *one,
     const ngx_http_idempotency_doc_node_t *two);
@@ -165,9 +166,9 @@ uint32_t
 ngx_http_idempotency_doc_sort(ngx_http_idempotency_doc_t *doc,
     uint32_t object)
 {
-    uint32_t                          i, next, sorted, runs[32];
+    uint32_t                          i, next, twice, runs[32];
     ngx_int_t                         order;
-    ngx_uint_t                        n;
+    ngx_uint_t                        k, n;
     ngx_http_idempotency_doc_node_t  *nodes;
 
     nodes = doc->nodes;
@@ -184,56 +185,62 @@ ngx_http_idempotency_doc_sort(ngx_http_idempotency_doc_t *doc,
         order = ngx_http_idempotency_doc_compare(&nodes[i], &nodes[next]);
     }
 
-    ngx_memzero(runs, sizeof(runs));
+    n = 0;
+    twice = 0;
 
     for (i = nodes[object].child; i; i = next) {
         next = nodes[i].next;
         nodes[i].next = 0;
 
-        for (n = 0; runs[n]; n++) {
-            i = ngx_http_idempotency_doc_merge(nodes, runs[n], i);
-            runs[n] = 0;
+        for (k = 0; k < n && runs[k]; k++) {
+            i = ngx_http_idempotency_doc_merge(nodes, runs[k], i, &twice);
+            runs[k] = 0;
         }
 
-        runs[n] = i;
-    }
+        runs[k] = i;
 
-    sorted = 0;
-
-    for (n = 0; n < 32; n++) {
-        if (runs[n]) {
-            sorted = ngx_http_idempotency_doc_merge(nodes, runs[n], sorted);
+        if (k == n) {
+            n++;
         }
     }
 
-    nodes[object].child = sorted;
+    i = 0;
 
-    for (i = sorted; i && nodes[i].next; i = nodes[i].next) {
-        if (ngx_http_idempotency_doc_compare(&nodes[i],
-                                             &nodes[nodes[i].next])
-            == 0)
-        {
-            return i;
+    for (k = 0; k < n; k++) {
+        if (runs[k]) {
+            i = ngx_http_idempotency_doc_merge(nodes, runs[k], i, &twice);
         }
     }
 
-    return 0;
+    nodes[object].child = i;
+
+    return twice;
 }
 
 
-/* of two that are equal the one of the first list comes first */
+/*
+ * Of two that are equal the one of the first list comes first.  Two that are
+ * neighbours in the end have been compared here.
+ */
 
 static uint32_t
 ngx_http_idempotency_doc_merge(ngx_http_idempotency_doc_node_t *nodes,
-    uint32_t one, uint32_t two)
+    uint32_t one, uint32_t two, uint32_t *twice)
 {
-    uint32_t  head, *last;
+    uint32_t   head, *last;
+    ngx_int_t  order;
 
     last = &head;
 
     while (one && two) {
 
-        if (ngx_http_idempotency_doc_compare(&nodes[one], &nodes[two]) <= 0) {
+        order = ngx_http_idempotency_doc_compare(&nodes[one], &nodes[two]);
+
+        if (order == 0) {
+            *twice = one;
+        }
+
+        if (order <= 0) {
             *last = one;
             last = &nodes[one].next;
             one = *last;

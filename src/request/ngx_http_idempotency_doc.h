@@ -103,8 +103,8 @@ void ngx_http_idempotency_doc_mark(ngx_http_idempotency_doc_t *doc,
 /*
  * For the parsers.  start: no values yet.  add: a new value at the end of
  * "parent", which sets *node; the same returns.  sort: the children of an
- * object by name, those of the same name in their order; returns the first
- * one whose name occurs again, or 0.  decode: room for as many bytes as the
+ * object by name, those of the same name in their order; returns one whose
+ * name occurs again, or 0.  decode: room for as many bytes as the
  * text has, or NULL.  hex: the value of a hexadecimal digit, or -1.
  */
 void ngx_http_idempotency_doc_start(ngx_http_idempotency_doc_t *doc);

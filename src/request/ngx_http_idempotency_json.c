@@ -12,10 +12,12 @@
 #include "ngx_http_idempotency_number.h"
 
 
-/* an integer of so many digits is in range */
+/* without an exponent, so many digits are in range */
 #define NGX_HTTP_IDEMPOTENCY_JSON_PLAIN  300
 
 
+static ngx_inline void ngx_http_idempotency_json_space(
+    ngx_http_idempotency_json_t *j);
 static ngx_int_t ngx_http_idempotency_json_step(
     ngx_http_idempotency_json_t *j);
 static ngx_int_t ngx_http_idempotency_json_value(
@@ -53,12 +55,7 @@ ngx_http_idempotency_json_parse(ngx_http_idempotency_doc_t *doc,
 
     for ( ;; ) {
 
-        while (j.pos < j.last
-               && (*j.pos == ' ' || *j.pos == LF || *j.pos == CR
-                   || *j.pos == '\t'))
-        {
-            j.pos++;
-        }
+        ngx_http_idempotency_json_space(&j);
 
         if (j.pos == j.last) {
             break;
@@ -75,6 +72,18 @@ ngx_http_idempotency_json_parse(ngx_http_idempotency_doc_t *doc,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_inline void
+ngx_http_idempotency_json_space(ngx_http_idempotency_json_t *j)
+{
+    while (j->pos < j->last && *j->pos <= ' '
+           && (*j->pos == ' ' || *j->pos == LF || *j->pos == CR
+               || *j->pos == '\t'))
+    {
+        j->pos++;
+    }
 }
 
 
@@ -271,12 +280,7 @@ ngx_http_idempotency_json_name(ngx_http_idempotency_json_t *j)
         node->flags |= NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME;
     }
 
-    while (j->pos < j->last
-           && (*j->pos == ' ' || *j->pos == LF || *j->pos == CR
-               || *j->pos == '\t'))
-    {
-        j->pos++;
-    }
+    ngx_http_idempotency_json_space(j);
 
     if (j->pos == j->last || *j->pos != ':') {
         return ngx_http_idempotency_json_error(j, "a colon is missing");
@@ -334,7 +338,6 @@ ngx_http_idempotency_json_number(ngx_http_idempotency_json_t *j,
 
     if (p < last && *p == '.') {
         digits = ++p;
-        plain = 0;
 
         while (p < last && ngx_http_idempotency_json_is_digit(*p)) { p++; }
 
