@@ -20,8 +20,8 @@ class Example:
         self.port, self.service = free_port(), free_port()
         self.root = '%s/build/examples/%s-%d' % (TOP, name, self.port)
         self.process = subprocess.Popen(
-            [sys.executable, '-B', TOP + '/examples/start', name,
-             str(self.port), str(self.service)],
+            [TOP + '/examples/start', name, str(self.port),
+             str(self.service)],
             stdout=subprocess.PIPE, text=True)
         atexit.register(self.end)
         if not ok('http' in self.process.stdout.readline(), name + ' starts'):
