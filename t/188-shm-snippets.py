@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -41,7 +42,8 @@ os.chdir(TOP)
 os.makedirs('build', exist_ok=True)
 found = [block for page in PAGES for block in blocks(page)]
 of = {kind: [block for block in found if block.kind == kind]
-      for kind in ('nginx', 'shell', 'json', 'log', 'header', 'text')}
+      for kind in ('nginx', 'shell', 'json', 'prometheus', 'log', 'header',
+                   'text')}
 print('# ' + ', '.join('%d %s' % (len(v), k) for k, v in of.items()))
 
 same([b.name for b in of['text'] if not b.text.startswith(TEXT)], [],
@@ -56,6 +58,18 @@ for block in of['json']:
     except ValueError as e:
         bad.append('%s: %s' % (block.name, e))
 same(bad, [], 'each of them can be read')
+
+for block in of['prometheus']:
+    if shutil.which('promtool') is None:
+        print('# promtool is not installed')
+        break
+    with tempfile.NamedTemporaryFile('w', suffix='.yml') as f:
+        f.write(block.text + '\n')
+        f.flush()
+        done = subprocess.run(['promtool', 'check', 'config', f.name],
+                              capture_output=True, text=True)
+    ok(done.returncode == 0, block.name + ': Prometheus takes it',
+       done.stdout + done.stderr)
 
 # ---- configurations ----
 

@@ -47,6 +47,8 @@ class Block:
             return 'shell'
         if first.startswith('{'):
             return 'json'
+        if first.startswith('scrape_configs:'):
+            return 'prometheus'
         if first.startswith('idempotency '):
             return 'log'
         if re.match(r'[A-Z][\w-]*: ', first):
