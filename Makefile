@@ -229,7 +229,7 @@ DEB_FILES := CHANGES LICENSE README.md config debian docs src
 deb: $(BUILD)/deb/built
 
 $(BUILD)/deb/built: $(SOURCES) README.md $(shell find debian docs -type f) | deps
-	@t/install debhelper dpkg-dev fakeroot
+	@t/install build-essential debhelper fakeroot
 	@echo "building the package in build/deb"
 	@rm -rf $(@D) && mkdir -p $(@D)/source
 	@cp -r $(DEB_FILES) $(@D)/source
