@@ -18,10 +18,6 @@ static u_char *ngx_http_idempotency_exercise_show_bytes(u_char *p, char *name,
     ngx_str_t *s);
 
 
-static char  *ngx_http_idempotency_exercise_results[] = {
-    "ok", "granted", "exists", "not_issued", "refused", "out_of_order"
-};
-
 static char  *ngx_http_idempotency_exercise_errors[] = {
     "none", "full", "damaged", "connect", "timeout", "protocol", "refused",
     "unsafe", "memory"
@@ -61,7 +57,7 @@ ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
     }
 
     p = ngx_sprintf(p, "result: %s\n",
-                    ngx_http_idempotency_exercise_results[op->result]);
+                    ngx_idempotency_results[op->result]);
 
     if (op->expects) {
         p = ngx_sprintf(p, "expected: %uL\n", op->expected);
@@ -73,7 +69,7 @@ ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
 
         for (i = 0; i < op->leases->nelts; i++) {
             p = ngx_sprintf(p, "lease: %s\n",
-                    ngx_http_idempotency_exercise_results[lease[i].result]);
+                    ngx_idempotency_results[lease[i].result]);
         }
 
         b->last = p;

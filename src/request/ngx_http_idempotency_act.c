@@ -85,6 +85,12 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
     ctx->attempt = op->record.attempts;
     ctx->created = op->record.created;
 
+    ngx_log_debug6(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency %s of record \"%*xs\" is %s, state \"%V\" "
+                   "fence:%uL", ngx_idempotency_ops[op->type], (size_t) 8,
+                   ctx->digest, ngx_idempotency_results[op->result],
+                   &ngx_idempotency_states[op->record.state], ctx->fence);
+
     if (op->type == NGX_IDEMPOTENCY_RESOLVE) {
 
         /* whether it was accepted or not: the record has the answer */

@@ -161,6 +161,10 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
     type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
                                                ctx->conf->retryable);
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency answer %ui after %O bytes sent: %s",
+                   facts.status, facts.sent, ngx_idempotency_ops[type]);
+
     if (type == NGX_IDEMPOTENCY_COMPLETE) {
         return type;
     }
@@ -415,6 +419,10 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
 
     ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN;
     r->buffered &= ~NGX_HTTP_IDEMPOTENCY_BUFFERED;
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency answer goes, %uz bytes collected",
+                   ctx->body_len);
 
     if (op == NULL || op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,

@@ -9,6 +9,7 @@
 #include "ngx_http_idempotency_dry.h"
 #include "ngx_http_idempotency_policy.h"
 #include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_variables.h"
 #include "ngx_http_idempotency_wait.h"
 #include "ngx_idempotency_random.h"
 
@@ -47,6 +48,10 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
     }
 
     ngx_http_set_ctx(r, ctx, ngx_http_idempotency_module);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency begins with \"%V %V\"", &r->method_name,
+                   &r->uri);
 
     return ctx;
 }
@@ -129,6 +134,7 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
 
     op->handler = ngx_http_idempotency_context_wake;
     op->data = ctx;
+    op->connection = ctx->request->connection->number;
 
     return op;
 }
@@ -137,15 +143,7 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
 ngx_int_t
 ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_int_t  rc;
-
-    rc = ngx_idempotency_op_submit(ctx->op);
-
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "idempotency store op:%d rc:%i result:%d",
-                   ctx->op->type, rc, ctx->op->result);
-
-    return rc;
+    return ngx_idempotency_op_submit(ctx->op);
 }
 
 
@@ -230,6 +228,11 @@ static void
 ngx_http_idempotency_context_cleanup(void *data)
 {
     ngx_http_idempotency_ctx_t *ctx = data;
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
+                   "idempotency ends, result \"%V\", way:%d answer:%d",
+                   &ngx_http_idempotency_result_names[ctx->result],
+                   ctx->way, ctx->answer);
 
     ngx_idempotency_lease_let_go(&ctx->held);
     ngx_http_idempotency_wait_end(ctx);

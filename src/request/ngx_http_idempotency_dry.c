@@ -285,6 +285,7 @@ ngx_http_idempotency_dry_settle(ngx_idempotency_op_t *op,
 
     settle->flags = op->flags & (NGX_IDEMPOTENCY_SEQUENCE
                                  |NGX_IDEMPOTENCY_SEQUENCE_STRICT);
+    settle->connection = op->connection;
     settle->number = op->number;
     settle->epoch = op->epoch;
     settle->ttl = dry->ttl ? dry->ttl : op->ttl;

@@ -263,7 +263,15 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
                                          NGX_HTTP_IDEMPOTENCY_SOURCE_MISSING);
     }
 
-    return rc == NGX_OK ? NGX_OK : ngx_http_idempotency_handler_failed(ctx);
+    if (rc != NGX_OK) {
+        return ngx_http_idempotency_handler_failed(ctx);
+    }
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency record \"%*xs\" is that of key \"%V\"",
+                   (size_t) 8, ctx->digest, &ctx->key);
+
+    return NGX_OK;
 }
 
 
@@ -312,6 +320,9 @@ ngx_http_idempotency_handler_body(ngx_http_request_t *r)
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_READY;
     ctx->body_read = 1;
+
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency has the body");
 
     r->preserve_body = 1;
 

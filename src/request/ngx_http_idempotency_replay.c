@@ -127,6 +127,10 @@ ngx_http_idempotency_replay_handler(ngx_http_request_t *r)
         return rc;
     }
 
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency replays an answer, status %ui",
+                   ctx->stored->status);
+
     if (ngx_http_idempotency_replay_fill(r, ctx, &out) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

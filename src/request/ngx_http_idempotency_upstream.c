@@ -135,6 +135,9 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
         return ngx_http_idempotency_upstream_renew(r, ctx);
     }
 
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency lets the request go");
+
     return ngx_http_idempotency_upstream_forward(r, ctx);
 }
 

@@ -145,6 +145,8 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
 
     later->bytes += ngx_idempotency_redis_later_size(rop);
 
+    ngx_idempotency_op_debug(rop->op, "to be told in the background");
+
     ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_TICK);
 }
 
@@ -176,6 +178,7 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
                                |NGX_IDEMPOTENCY_TELL);
     copy->number = op->number;
     copy->epoch = op->epoch;
+    copy->connection = op->connection;
 
     copy->lease = op->lease;
     copy->ttl = op->ttl;
@@ -366,6 +369,8 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
 
     ctx = rop->op->store->data;
     later = &ctx->later;
+
+    ngx_idempotency_op_debug(rop->op, "was told in the background");
 
     later->number--;
     ngx_idempotency_ends(ctx->store->now->later);

@@ -22,6 +22,21 @@ static void ngx_idempotency_op_note(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 
 
+/* in the order of ngx_idempotency_op_e */
+
+const char  *ngx_idempotency_ops[] = {
+    "claim", "complete", "release", "mark_unknown", "probe", "renew", "issue",
+    "fetch", "resolve", "purge", "list"
+};
+
+
+/* in the order of ngx_idempotency_result_e */
+
+const char  *ngx_idempotency_results[] = {
+    "ok", "granted", "exists", "not_issued", "refused", "out_of_order"
+};
+
+
 ngx_idempotency_op_t *
 ngx_idempotency_op_create(ngx_idempotency_store_t *store,
     ngx_idempotency_op_e type)
@@ -97,6 +112,8 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 
     op->pending = (rc == NGX_AGAIN);
 
+    ngx_idempotency_op_debug(op, rc == NGX_AGAIN ? "is asked" : "at once");
+
     if (rc == NGX_AGAIN) {
         return NGX_AGAIN;
     }
@@ -108,6 +125,25 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     }
 
     return rc;
+}
+
+
+void
+ngx_idempotency_op_debug(ngx_idempotency_op_t *op, const char *what)
+{
+    if (op->pending) {
+        ngx_log_debug5(NGX_LOG_DEBUG_CORE, ngx_cycle->log, 0,
+                       "idempotency *%uA record \"%*xs\" %s: %s",
+                       op->connection, (size_t) 8, op->digest,
+                       ngx_idempotency_ops[op->type], what);
+        return;
+    }
+
+    ngx_log_debug7(NGX_LOG_DEBUG_CORE, ngx_cycle->log, 0,
+                   "idempotency *%uA record \"%*xs\" %s: %s, %s, error %d",
+                   op->connection, (size_t) 8, op->digest,
+                   ngx_idempotency_ops[op->type], what,
+                   ngx_idempotency_results[op->result], op->error);
 }
 
 
@@ -286,6 +322,9 @@ void
 ngx_idempotency_op_done(ngx_idempotency_op_t *op)
 {
     op->pending = 0;
+
+    ngx_idempotency_op_debug(op, op->detached ? "behind its request"
+                                              : "answers");
 
     ngx_idempotency_op_count(op);
 

@@ -257,6 +257,7 @@ struct ngx_idempotency_op_s {
     ngx_msec_t                      submitted;
     uint64_t                        started;      /* usec, if counted */
     ngx_uint_t                      shared;       /* besides its caller */
+    ngx_atomic_uint_t               connection;   /* its number, for logs */
 
     ngx_idempotency_op_handler_pt   handler;
     void                           *data;
@@ -269,6 +270,11 @@ struct ngx_idempotency_op_s {
     unsigned                        unsure:1;     /* failed, may have worked */
     unsigned                        expects:1;    /* expected is set */
 };
+
+
+/* the names of operations and results */
+extern const char  *ngx_idempotency_ops[];
+extern const char  *ngx_idempotency_results[];
 
 
 /*
@@ -332,6 +338,13 @@ void ngx_idempotency_op_drop(ngx_idempotency_op_t *op);
 
 /* one more caller of a finished operation, who has to drop it as well */
 ngx_idempotency_op_t *ngx_idempotency_op_share(ngx_idempotency_op_t *op);
+
+/*
+ * A line of the debug log about an operation.  It has the number of the
+ * connection as nginx writes it, so that one grep finds all of a request,
+ * and what happens to its record when the request is gone.
+ */
+void ngx_idempotency_op_debug(ngx_idempotency_op_t *op, const char *what);
 
 /*
  * For stores: the operation is over.  Calls its handler, or frees it when it

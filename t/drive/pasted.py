@@ -28,7 +28,7 @@ CONTEXT = {
 
 SHELL = ('make', 'curl', 'sudo', 'umask', 'cat', 'sort', 'timeout', 'python3',
          'nginx', 'redis-cli', 'systemctl', './configure', 'examples/', 't/',
-         'promtool', 'prometheus', '$ ')
+         'promtool', 'prometheus', 'grep', '$ ')
 
 
 class Block:
