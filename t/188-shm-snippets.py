@@ -33,7 +33,7 @@ PAGES = ['README.md'] + sorted(
 # neither configuration nor command: how they begin
 TEXT = ('(none) --claim--> executing', 'done --ttl-->', '2: claim: granted',
         'records = ', 'src/ngx_http_idempotency_module.c', 'POST /pay',
-        'ACL SETUSER', 'maxmemory ', '2026/11/16 ')
+        'ACL SETUSER', 'maxmemory ', '2026/11/16 ', 'scrape_configs:')
 
 # answers of commands that follow a configuration, where they are not 201
 STATUSES = {'docs/tokens.md': [200, 403]}
