@@ -55,6 +55,7 @@ typedef struct {
     ngx_str_t                          location;
     ngx_idempotency_store_t           *store;
     ngx_uint_t                         dry_run;
+    ngx_http_core_srv_conf_t          *cscf;
 } ngx_http_idempotency_location_t;
 
 
@@ -90,6 +91,7 @@ typedef struct {
     ngx_idempotency_notices_t         *notices;    /* NULL: nobody waits */
 
     ngx_array_t                        locations;  /* that are counted */
+    ngx_array_t                        lookups;    /* of operators */
     ngx_idempotency_counts_t          *counts;     /* NULL: no stats */
     ngx_atomic_t                      *cells;      /* of this worker, or NULL:
                                                       a result of a location */

@@ -43,6 +43,9 @@ ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
         || ngx_array_init(&imcf->locations, cf->pool, 8,
                           sizeof(ngx_http_idempotency_location_t))
            != NGX_OK
+        || ngx_array_init(&imcf->lookups, cf->pool, 1,
+                          sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK
         || ngx_array_init(&imcf->fields, cf->pool, 4,
                           sizeof(ngx_http_idempotency_field_t *))
            != NGX_OK)
@@ -321,6 +324,7 @@ ngx_http_idempotency_merge_location(ngx_conf_t *cf,
     location->location = clcf->name;
     location->store = conf->store;
     location->dry_run = conf->dry_run;
+    location->cscf = cscf;
 
     return NGX_OK;
 }

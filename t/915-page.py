@@ -14,7 +14,8 @@ import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 import browser  # noqa: E402
-from gateway import Gateway, Ledger, finish, ok, same, until  # noqa: E402
+from gateway import (Gateway, Ledger, finish, free_port, ok,  # noqa: E402
+                     same, until)
 
 if browser.missing():
     print('1..0 # SKIP ' + browser.missing())
@@ -24,15 +25,25 @@ EVIL = '/<img src=x onerror=document.title=1>/'
 WAIT = 60                     # seconds: a browser on a busy machine
 
 up = Ledger()
+other = free_port()
 gw = Gateway(up, workers=2, locations='''
         location = /stats { idempotency_stats; }
         location "%s" { idempotency main; proxy_pass http://up; }
+        location = /records {
+            idempotency_lookup main admin;
+            idempotency_scope none;
+        }
+''' % EVIL, http='''
+    server {
+        listen 127.0.0.1:%d;
+        location = /stats { idempotency_stats; }
         location = /list {
             default_type application/json;
-            return 200 '{"records":[{"record":"<b>r</b>","fence":"77",
-                         "attempts":1,"created":1}],"cursor":"5"}';
+            return 200 '{"records":[{"record":"<b>r</b>","fence":77,
+                         "attempts":1,"age":1}],"cursor":null}';
         }
-''' % EVIL)
+    }
+''' % other)
 
 CELL = '''
     const row = [...document.querySelectorAll('#locations tbody tr')]
@@ -113,23 +124,33 @@ def test_unknown():
     same(b.run(TILE, 'unknown'), '0', 'nothing is unknown')
     gw.post('/reset', 'lost')
     shows(TILE, '1', 'unknown')
-    record = gw.post('/stats?format=json', None, body=None, method='GET')
-    record = json.loads(record.body)['stores'][0]['unknown']['records'][0]
+    record = gw.post('/records?state=unknown', None, body=None, method='GET')
+    record = json.loads(record.body)['records'][0]
     ok(until(lambda: record['record'] in b.run(TEXT, '#unknowns'), WAIT, 0.2),
-       'and which one', b.run(TEXT, '#unknowns'))
+       'and which one, as an operator may see it', b.run(TEXT, '#unknowns'))
+    ok(str(record['fence']) in b.run(TEXT, '#unknowns'), 'with its fence')
 
 
 def test_names():
     gw.post('/%3Cimg%20src=x%20onerror=document.title=1%3E/ok', 'evil')
     shows(CELL, 1, EVIL, 'new')
+    harmless()
+    b.open('http://127.0.0.1:%d/stats' % other)
+    ok(until(lambda: 'Store' in b.run(TEXT, '#unknowns'), WAIT, 0.2),
+       'another server has no such location, but its own knowledge',
+       b.run(TEXT, '#unknowns'))
     b.run('''document.getElementById('lookup').value = '/list';
              document.querySelector('#admin button').click()''')
     ok(until(lambda: '<b>r</b>' in b.run(TEXT, '#unknowns'), WAIT, 0.2),
        'the list of an operator is text too', b.run(TEXT, '#unknowns'))
-    b.run('''document.getElementById('lookup').value = '/ok';
+    b.run('''document.getElementById('lookup').value = '/stats';
              document.querySelector('#admin button').click()''')
-    ok(until(lambda: 'No list: /ok' in b.run(TEXT, '#unknowns'), WAIT, 0.2),
-       'what is no list is named', b.run(TEXT, '#unknowns'))
+    ok(until(lambda: 'No list: /stats' in b.run(TEXT, '#unknowns'), WAIT,
+             0.2), 'what is no list is named', b.run(TEXT, '#unknowns'))
+    harmless()
+
+
+def harmless():
     same(b.run('return document.querySelectorAll("img").length'), 0,
          'no name became an element')
     same(b.run('return document.title'), 'Idempotency', 'and none ran')

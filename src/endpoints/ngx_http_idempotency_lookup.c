@@ -25,6 +25,8 @@
 #define NGX_HTTP_IDEMPOTENCY_LOOKUP_USER  64
 
 
+static char *ngx_http_idempotency_lookup_admin(ngx_conf_t *cf,
+    ngx_idempotency_store_t *store);
 static ngx_int_t ngx_http_idempotency_lookup_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -56,6 +58,7 @@ ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_idempotency_loc_conf_t *ilcf = conf;
 
+    char       *rv;
     ngx_str_t  *value;
 
     value = cf->args->elts;
@@ -73,9 +76,53 @@ ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ilcf->admin = 1;
     }
 
-    return ngx_http_idempotency_endpoint(cf, ilcf, &value[1],
-                                         ngx_http_idempotency_lookup_handler,
-                                         ngx_http_idempotency_lookup_act);
+    rv = ngx_http_idempotency_endpoint(cf, ilcf, &value[1],
+                                       ngx_http_idempotency_lookup_handler,
+                                       ngx_http_idempotency_lookup_act);
+
+    if (rv != NGX_CONF_OK || !ilcf->admin) {
+        return rv;
+    }
+
+    return ngx_http_idempotency_lookup_admin(cf, ilcf->endpoint);
+}
+
+
+/* the page of the stats lists what it can reach by a path */
+
+static char *
+ngx_http_idempotency_lookup_admin(ngx_conf_t *cf,
+    ngx_idempotency_store_t *store)
+{
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_location_t   *location;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->named || clcf->noname
+#if (NGX_PCRE)
+        || clcf->regex
+#endif
+       )
+    {
+        return NGX_CONF_OK;
+    }
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    location = ngx_array_push(&imcf->lookups);
+    if (location == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    location->cscf = ngx_http_conf_get_module_srv_conf(cf,
+                                                       ngx_http_core_module);
+    location->server = location->cscf->server_name;
+    location->location = clcf->name;
+    location->store = store;
+
+    return NGX_CONF_OK;
 }
 
 

@@ -10,6 +10,8 @@
 
 static void ngx_http_idempotency_stats_json_locations(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_json_lookups(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_json_store(
     ngx_http_idempotency_stats_store_t *store,
     ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text);
@@ -43,6 +45,10 @@ ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
                                    &stats->imcf->counts->unknowns[i], text);
     }
 
+    ngx_http_idempotency_text_add(text, "],\"lookups\":[");
+
+    ngx_http_idempotency_stats_json_lookups(stats, text);
+
     ngx_http_idempotency_text_add(text, "]}\n");
 }
 
@@ -75,6 +81,36 @@ ngx_http_idempotency_stats_json_locations(ngx_http_idempotency_stats_t *stats,
         }
 
         ngx_http_idempotency_text_add(text, "}}");
+    }
+}
+
+
+/* of this server only: a page may not ask others */
+
+static void
+ngx_http_idempotency_stats_json_lookups(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t                        i, n;
+    ngx_http_core_srv_conf_t         *cscf;
+    ngx_http_idempotency_location_t  *lookup;
+
+    cscf = ngx_http_get_module_srv_conf(stats->request, ngx_http_core_module);
+    lookup = stats->imcf->lookups.elts;
+    n = 0;
+
+    for (i = 0; i < stats->imcf->lookups.nelts; i++) {
+
+        if (lookup[i].cscf != cscf) {
+            continue;
+        }
+
+        ngx_http_idempotency_text_add(text, "%s{\"location\":\"",
+                                      n++ ? "," : "");
+        ngx_http_idempotency_text_json(text, &lookup[i].location);
+        ngx_http_idempotency_text_add(text, "\",\"store\":\"");
+        ngx_http_idempotency_text_json(text, &lookup[i].store->name);
+        ngx_http_idempotency_text_add(text, "\"}");
     }
 }
 

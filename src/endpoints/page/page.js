@@ -6,6 +6,7 @@ const EACH = 1000;            /* ms between two questions */
 const SPANS = [60, 120, 300]; /* points of a plot: as few as will do */
 const KEEP = SPANS[SPANS.length - 1];
 const SHOWN = 12;             /* unknowns */
+const REST = 5;               /* turns between two rounds of lists */
 const WINDOW = 10;            /* points that a latency is made of */
 
 const RESULTS = ['new', 'replayed', 'waited', 'in_progress', 'rejected',
@@ -14,7 +15,7 @@ const RESULTS = ['new', 'replayed', 'waited', 'in_progress', 'rejected',
 
 const points = [];            /* {t, rates, stores: {name: {claim, ...}}} */
 const samples = [];           /* the last answers, {t, data} */
-let listed = null;            /* what the lookup location has told */
+const walks = new Map();      /* lists of unknowns, by location */
 
 const $ = id => document.getElementById(id);
 
@@ -360,49 +361,81 @@ function table(head, rows) {
 
 function showUnknowns(data) {
   const box = $('unknowns');
-  if (listed) {
-    const rows = listed.records.map(r => [r.record, r.fence,
-      'attempts' in r ? r.attempts : '–',
-      'created' in r ? age(data.time - r.created) : '–']);
-    box.replaceChildren(listed.failed
-      ? el('p', {class: 'none'}, listed.failed)
-      : rows.length ? table(['Record', 'Fence', 'Attempts', 'Age'], rows)
-      : el('p', {class: 'none'}, 'None in the store.'));
-    if (listed.more)
-      box.append(el('p', {class: 'none'}, 'There are more.'));
-    return;
-  }
-  const rows = data.stores.flatMap(s => s.unknown.records.map(r =>
-    [r.record + '…', s.name, r.age]));
-  rows.sort((a, b) => b[2] - a[2]);
-  box.replaceChildren(rows.length
-    ? table(['Record', 'Store', 'Age'],
-            rows.map(r => [r[0], r[1], age(r[2])]))
-    : el('p', {class: 'none'}, 'None that this nginx knows of.'));
+  const known = [...walks.values()];
+  const failed = known.filter(w => w.failed);
+  const lists = known.filter(w => !w.failed && w.list);
+
+  const rows = lists.length
+    ? lists.flatMap(w => w.list.map(r => [r.record, w.store, r.fence,
+                                          r.attempts, r.age]))
+    : data.stores.flatMap(s => s.unknown.records.map(r =>
+        [r.record + '…', s.name, r.age]));
+  const last = lists.length ? 4 : 2;
+  rows.sort((a, b) => b[last] - a[last]);
+  for (const r of rows) r[last] = age(r[last]);
+
+  box.replaceChildren(...failed.map(w =>
+    el('p', {class: 'none'}, 'No list: ' + w.failed + '.')));
+  if (rows.length)
+    box.append(table(lists.length
+      ? ['Record', 'Store', 'Fence', 'Attempts', 'Age']
+      : ['Record', 'Store', 'Age'], rows));
+  else
+    box.append(el('p', {class: 'none'}, lists.length ? 'None in the store.'
+                  : 'None that this nginx knows of.'));
+
+  $('admin').hidden = data.lookups.length > 0;
 }
 
-/* ---- the list of all unknowns, from a location of the operator's ---- */
+/*
+ * ---- all unknowns, from locations for operators ----
+ *
+ * A list comes in parts, each of bounded work: one is asked for at a time,
+ * and a new round begins some seconds after the last.
+ */
 
 function remembered() {
   try { return localStorage.getItem('idempotency-lookup') || ''; }
   catch (e) { return ''; }
 }
 
-async function list() {
-  const path = remembered();
-  if (!path) { listed = null; return; }
+async function part(path, walk) {
   try {
     const url = new URL(path, location.href);
     url.searchParams.set('state', 'unknown');
+    if (walk.cursor) url.searchParams.set('cursor', walk.cursor);
     const answer = await fetch(url, {cache: 'no-store',
-                                     headers: {Accept: 'application/json'}});
+      signal: AbortSignal.timeout(10 * EACH)});
     if (!answer.ok) throw new Error(path + ' answers ' + answer.status);
     const data = await answer.json().catch(() => ({}));
     if (!Array.isArray(data.records))
       throw new Error(path + ' is no such location');
-    listed = {records: data.records, more: Boolean(data.cursor)};
+    walk.store = data.store;
+    walk.found.push(...data.records);
+    walk.cursor = data.cursor || null;
+    walk.failed = null;
   } catch (e) {
-    listed = {records: [], failed: 'No list: ' + e.message + '.'};
+    walk.cursor = null;
+    walk.failed = e.message;
+  }
+  if (!walk.cursor || walk.found.length > 1000) {
+    walk.list = walk.found;
+    walk.found = [];
+    walk.cursor = null;
+    walk.rest = REST;
+  }
+}
+
+async function list(data) {
+  const paths = data.lookups.map(l => l.location);
+  if (!paths.length && remembered()) paths.push(remembered());
+  for (const path of walks.keys())
+    if (!paths.includes(path)) walks.delete(path);
+  for (const path of paths) {
+    if (!walks.has(path))
+      walks.set(path, {found: [], list: null, cursor: null, rest: 0});
+    const walk = walks.get(path);
+    if (walk.rest-- <= 0) await part(path, walk);
   }
 }
 
@@ -412,15 +445,13 @@ $('admin').addEventListener('submit', async event => {
   event.preventDefault();
   try {
     localStorage.setItem('idempotency-lookup', $('lookup').value.trim());
-  } catch (e) { /* then it lasts as long as the page */ }
-  await list();
-  if (samples.length) showUnknowns(samples[samples.length - 1].data);
+  } catch (e) { /* then it is not remembered */ }
+  walks.clear();
 });
 
 /* ---- again and again ---- */
 
 let since = null;             /* when it did not answer any more */
-let turn = 0;
 
 function show() {
   if (!samples.length) return;
@@ -439,7 +470,7 @@ async function ask() {
       signal: AbortSignal.timeout(10 * EACH)});
     if (!answer.ok) throw new Error('status ' + answer.status);
     const data = await answer.json();
-    if (turn++ % 5 === 0) await list();
+    await list(data);
     take(data);
     since = null;
     state.className = 'live';
