@@ -15,7 +15,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import Gateway, Ledger, finish, free_port, ok, same  # noqa: E402
+from gateway import (Gateway, Ledger, finish, free_port, ok,  # noqa: E402
+                     same, until)
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ALERTS = TOP + '/docs/monitoring/alerts.yml'
@@ -25,10 +26,24 @@ gw = Gateway(Ledger(), store='shm:1m', http='''
 ''' % free_port(), locations='''
         location = /stats { idempotency_stats; }
         location /away { idempotency away; proxy_pass http://up; }
+        location /dry/ {
+            idempotency main;
+            idempotency_dry_run on;
+            proxy_pass http://up;
+        }
 ''')
 gw.post('/ok', 'a')
-text = gw.post('/stats?format=prometheus', None, body=None,
-               method='GET').body.decode()
+gw.post('/dry/ok', 'b')
+
+
+def tell():
+    return gw.post('/stats?format=prometheus', None, body=None,
+                   method='GET').body.decode()
+
+
+# a request is counted when it has ended
+until(lambda: tell().count('result="new"} 1') == 2)
+text = tell()
 told = set(re.findall(r'^# TYPE (\w+)', text, re.M))
 samples = set(re.findall(r'^(idempotency_\w+)', text, re.M))
 gw.stop()
