@@ -105,7 +105,8 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (ngx_idempotency_redis_is_target(&value[2])) {
         return ngx_idempotency_redis_create(cf, store, &value[2],
-                                            cf->args->nelts - 2);
+                                            cf->args->nelts - 2,
+                                            &ngx_http_idempotency_module);
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

@@ -215,7 +215,7 @@ the target of "idempotency_store" "main" has a database, but a cluster has only 
 --- store: redis://:tell-nobody@127.0.0.1 color=red
 --- must_die
 --- error_log
-invalid parameter "color=red" of "idempotency_store" "main", a Redis store takes prefix=, connect_timeout=, timeout=, connections=, password_file=, replicas=, amnesia=, sentinel_user=, sentinel_password_file=, ssl_trusted_certificate=, ssl_certificate=, ssl_certificate_key=, ssl_name= and ssl_verify=
+invalid parameter "color=red" of "idempotency_store" "main", a Redis store takes prefix=, connect_timeout=, timeout=, connections=, password_file=, replicas=, amnesia=, cache=, sentinel_user=, sentinel_password_file=, ssl_trusted_certificate=, ssl_certificate=, ssl_certificate_key=, ssl_name= and ssl_verify=
 
 
 
@@ -656,3 +656,19 @@ cannot be reached
 [crit]
 [emerg]
 tell-nobody
+
+
+
+=== TEST 62: a wrong "cache="
+--- store: redis://:tell-nobody@127.0.0.1 cache=some
+--- must_die
+--- error_log
+invalid or duplicate parameter "cache=some" of "idempotency_store" "main", it must be a size of at least 64k, as in "10m"
+
+
+
+=== TEST 63: a "cache=" that is too small
+--- store: redis://:tell-nobody@127.0.0.1 cache=16k
+--- must_die
+--- error_log
+invalid or duplicate parameter "cache=16k" of "idempotency_store" "main", it must be a size of at least 64k, as in "10m"

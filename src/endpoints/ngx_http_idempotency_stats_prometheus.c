@@ -103,6 +103,11 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
       ngx_http_idempotency_stats_at(counts.redis.failures) },
 
+    { "redis_cached_total", "counter",
+      "Claims that cache= has answered without Redis.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.cached) },
+
     { "redis_losses_total", "counter",
       "Times that Redis was seen to have forgotten.",
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,

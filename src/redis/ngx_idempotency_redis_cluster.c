@@ -74,7 +74,8 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster = {
     ngx_idempotency_redis_cluster_lost,
     ngx_idempotency_redis_map_part,
     ngx_idempotency_redis_map_next,
-    0
+    0,
+    1
 };
 
 

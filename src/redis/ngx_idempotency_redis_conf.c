@@ -142,7 +142,7 @@ ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
                            "\"idempotency_store\" \"%V\", a Redis store takes "
                            "prefix=, connect_timeout=, timeout=, "
                            "connections=, password_file=, replicas=, "
-                           "amnesia=, sentinel_user=, "
+                           "amnesia=, cache=, sentinel_user=, "
                            "sentinel_password_file="
 #if (NGX_SSL)
                            ", ssl_trusted_certificate=, ssl_certificate=, "

@@ -163,6 +163,11 @@ struct ngx_idempotency_redis_s {
      * server that has lost it, if that can be */
 
     ngx_idempotency_redis_forgot_pt     forgot;
+
+    /* a channel of all servers, empty: none; somebody has used it */
+
+    ngx_str_t                           news;
+    ngx_idempotency_redis_ready_pt      told;
     void                               *data;
 
     /* of this worker */
@@ -218,6 +223,13 @@ ngx_int_t ngx_idempotency_redis_listen(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_sub_t *sub);
 void ngx_idempotency_redis_unlisten(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_sub_t *sub);
+
+/*
+ * NGX_OK: whatever is said in redis->news is heard, "since" then; or
+ * NGX_DECLINED.
+ */
+ngx_int_t ngx_idempotency_redis_hears(ngx_idempotency_redis_t *redis,
+    ngx_msec_t *since);
 
 /*
  * A reply made no sense to who had asked: replies may be out of step, so all

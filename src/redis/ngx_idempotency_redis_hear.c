@@ -30,8 +30,6 @@ struct ngx_idempotency_redis_hear_s {
 
 static void ngx_idempotency_redis_hear_route(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_sub_t *sub);
-static ngx_idempotency_redis_node_t *ngx_idempotency_redis_hear_ear(
-    ngx_idempotency_redis_node_t *node);
 static void ngx_idempotency_redis_hear_sub(ngx_idempotency_redis_sub_t *sub,
     ngx_uint_t on);
 static void ngx_idempotency_redis_hear_say(ngx_idempotency_redis_node_t *ear,
@@ -75,6 +73,10 @@ ngx_idempotency_redis_hear_start(ngx_idempotency_redis_t *redis)
     ev->data = &redis->dummy;
     ev->log = ngx_cycle->log;
     ev->cancelable = 1;
+
+    if (redis->news.len) {
+        ngx_add_timer(ev, 1);
+    }
 
     return NGX_OK;
 }
@@ -144,7 +146,7 @@ ngx_idempotency_redis_unlisten(ngx_idempotency_redis_t *redis,
 ngx_uint_t
 ngx_idempotency_redis_hear_is_wanted(ngx_idempotency_redis_t *redis)
 {
-    return redis->hear && redis->hear->n;
+    return redis->hear && (redis->hear->n || redis->news.len);
 }
 
 
@@ -177,7 +179,7 @@ ngx_idempotency_redis_hear_route(ngx_idempotency_redis_t *redis,
 }
 
 
-static ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_node_t *
 ngx_idempotency_redis_hear_ear(ngx_idempotency_redis_node_t *node)
 {
     if (node->ear == NULL) {
@@ -256,6 +258,10 @@ ngx_idempotency_redis_hear_ready(ngx_idempotency_redis_node_t *ear)
 {
     ear->pinged = 0;
 
+    if (ear->redis->news.len) {
+        ngx_idempotency_redis_hear_say(ear, "SUBSCRIBE", &ear->redis->news);
+    }
+
     ngx_idempotency_redis_hear_again(ear);
 }
 
@@ -287,6 +293,7 @@ ngx_idempotency_redis_hear_closed(ngx_idempotency_redis_node_t *ear)
 
     redis = ear->redis;
 
+    ear->sure = 0;
     ear->deaf = 0;
     ear->plain = 0;
 
@@ -379,6 +386,13 @@ ngx_idempotency_redis_hear_reply(ngx_idempotency_redis_conn_t *conn,
         return;
     }
 
+    if (name.len == redis->news.len
+        && ngx_strncmp(name.data, redis->news.data, name.len) == 0)
+    {
+        ngx_idempotency_redis_news_reply(ear, &word);
+        return;
+    }
+
     sub = (ngx_idempotency_redis_sub_t *)
               ngx_str_rbtree_lookup(&redis->hear->subs, &name,
                                     ngx_crc32_short(name.data, name.len));
@@ -454,8 +468,8 @@ ngx_idempotency_redis_hear_error(ngx_idempotency_redis_node_t *ear,
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                       "idempotency store \"%V\" may not be listened to: "
                       "\"%V\", node \"%V\"; requests that wait for another "
-                      "gateway look twice a second",
-                      &ear->redis->name, &text, &ear->name);
+                      "gateway look twice a second, and \"cache=\" has no "
+                      "effect", &ear->redis->name, &text, &ear->name);
     }
 }
 
@@ -480,6 +494,8 @@ ngx_idempotency_redis_hear_tick(ngx_event_t *ev)
         ngx_idempotency_redis_hear_ping(
                       ngx_queue_data(q, ngx_idempotency_redis_node_t, queue));
     }
+
+    ngx_idempotency_redis_news_dial(redis);
 
     for (sub = ngx_idempotency_redis_hear_first(redis);
          sub;

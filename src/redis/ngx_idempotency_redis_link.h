@@ -144,12 +144,14 @@ struct ngx_idempotency_redis_node_s {
 
     ngx_idempotency_redis_node_t       *ear;         /* of a SERVER, or NULL */
     ngx_msec_t                          pinged_at;
+    ngx_msec_t                          since;       /* hears the news */
 
     unsigned                            warned:1;
     unsigned                            master:1;    /* has slots */
     unsigned                            pinged:1;    /* and not answered */
     unsigned                            plain:1;     /* not sharded */
     unsigned                            deaf:1;      /* we may not listen */
+    unsigned                            sure:1;      /* hears the news */
 };
 
 
@@ -198,6 +200,7 @@ struct ngx_idempotency_redis_topology_s {
                                          ngx_uint_t part);
 
     unsigned                            role:1;      /* must say "master" */
+    unsigned                            slots:1;     /* on several nodes */
 };
 
 
@@ -408,6 +411,18 @@ void ngx_idempotency_redis_hear_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply);
 /* A server leaves, and its ear with it. */
 void ngx_idempotency_redis_hear_leave(ngx_idempotency_redis_node_t *node);
+/* The ear of a server, which is dialed if need be; NULL: memory is short. */
+ngx_idempotency_redis_node_t *ngx_idempotency_redis_hear_ear(
+    ngx_idempotency_redis_node_t *node);
+
+
+/* news: one channel of all servers */
+
+/* All servers have ears, if anybody wants to hear it. */
+void ngx_idempotency_redis_news_dial(ngx_idempotency_redis_t *redis);
+/* It is open, or closed, or this is a message. */
+void ngx_idempotency_redis_news_reply(ngx_idempotency_redis_node_t *ear,
+    ngx_str_t *word);
 
 
 /* report: one line for each kind of failure in an outage */

@@ -40,6 +40,7 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_single = {
     ngx_idempotency_redis_single_lost,
     NULL,
     NULL,
+    0,
     0
 };
 

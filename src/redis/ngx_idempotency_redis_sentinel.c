@@ -88,7 +88,8 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel = {
     ngx_idempotency_redis_sentinel_lost,
     NULL,
     NULL,
-    1
+    1,
+    0
 };
 
 

@@ -34,6 +34,7 @@ typedef struct {
     ngx_atomic_t                    errors[NGX_IDEMPOTENCY_ERRORS];
     ngx_atomic_t                    unknown;     /* outcomes */
     ngx_atomic_t                    abandoned;   /* leases of the dead */
+    ngx_atomic_t                    cached;      /* claims, not asked */
     ngx_atomic_t                    losses;      /* of memory, noticed */
     ngx_atomic_t                    unacked;     /* too few replicas */
     ngx_atomic_t                    retries;     /* behind the requests */

@@ -38,9 +38,10 @@ ngx_idempotency_redis_is_target(ngx_str_t *target)
 
 char *
 ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
-    ngx_str_t *args, ngx_uint_t n)
+    ngx_str_t *args, ngx_uint_t n, void *tag)
 {
     char                         *rv;
+    ngx_str_t                     value;
     ngx_uint_t                    i;
     ngx_idempotency_redis_ctx_t  *ctx;
 
@@ -69,7 +70,16 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
             continue;
         }
 
-        rv = ngx_idempotency_redis_conf_param(cf, &args[i], &ctx->redis);
+        if (ngx_strncmp(args[i].data, "cache=", 6) == 0) {
+            value.data = args[i].data + 6;
+            value.len = args[i].len - 6;
+
+            rv = ngx_idempotency_redis_cache_conf(cf, ctx, &value, tag);
+
+        } else {
+            rv = ngx_idempotency_redis_conf_param(cf, &args[i], &ctx->redis);
+        }
+
         if (rv != NGX_CONF_OK) {
             return rv;
         }
@@ -82,7 +92,9 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
         return rv;
     }
 
-    if (ngx_idempotency_redis_load_scripts(cf, ctx) != NGX_OK) {
+    if (ngx_idempotency_redis_cache_channel(cf, ctx) != NGX_OK
+        || ngx_idempotency_redis_load_scripts(cf, ctx) != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
@@ -313,6 +325,10 @@ ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
         && !ngx_idempotency_redis_list_is_cursor(&op->list->cursor))
     {
         op->result = NGX_IDEMPOTENCY_REFUSED;
+        return NGX_OK;
+    }
+
+    if (ngx_idempotency_redis_cache_claim(op) == NGX_OK) {
         return NGX_OK;
     }
 

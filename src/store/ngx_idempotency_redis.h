@@ -14,11 +14,12 @@
 
 
 /*
- * Makes "store" one in Redis; args are its target and its parameters.
+ * Makes "store" one in Redis; args are its target and its parameters, "tag"
+ * is the module.
  * Returns NGX_CONF_OK, or NGX_CONF_ERROR after having logged why.
  */
 char *ngx_idempotency_redis_create(ngx_conf_t *cf,
-    ngx_idempotency_store_t *store, ngx_str_t *args, ngx_uint_t n);
+    ngx_idempotency_store_t *store, ngx_str_t *args, ngx_uint_t n, void *tag);
 
 /* Is this the target of a store in Redis? */
 ngx_uint_t ngx_idempotency_redis_is_target(ngx_str_t *target);

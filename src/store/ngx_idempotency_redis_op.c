@@ -355,7 +355,13 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
         return NGX_ERROR;
     }
 
-    return ngx_idempotency_record_decode(&value, now, &op->record);
+    if (ngx_idempotency_record_decode(&value, now, &op->record) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    ngx_idempotency_redis_cache_reply(op, &value, now);
+
+    return NGX_OK;
 }
 
 

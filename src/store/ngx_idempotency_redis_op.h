@@ -56,6 +56,8 @@ typedef struct {
     ngx_idempotency_redis_t        redis;
     ngx_idempotency_store_t       *store;
     ngx_str_t                      prefix;
+    ngx_str_t                      purged;     /* a channel, see cache */
+    ngx_shm_zone_t                *cache;      /* NULL: none */
     ngx_idempotency_redis_text_t   scripts[NGX_IDEMPOTENCY_REDIS_SCRIPTS];
     ngx_idempotency_redis_later_t  later;
     ngx_idempotency_redis_cmd_t    info;       /* asks what server it is */
@@ -166,6 +168,20 @@ void ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop);
 
 /* A connection is up. */
 void ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx);
+
+
+/* "cache=", whose value this is; and, after all parameters, its channel. */
+char *ngx_idempotency_redis_cache_conf(ngx_conf_t *cf,
+    ngx_idempotency_redis_ctx_t *ctx, ngx_str_t *value, void *tag);
+ngx_int_t ngx_idempotency_redis_cache_channel(ngx_conf_t *cf,
+    ngx_idempotency_redis_ctx_t *ctx);
+
+/* NGX_OK: the claim has its answer from memory; NGX_DECLINED: it must ask. */
+ngx_int_t ngx_idempotency_redis_cache_claim(ngx_idempotency_op_t *op);
+
+/* The reply was read, these are the bytes of its record. */
+void ngx_idempotency_redis_cache_reply(ngx_idempotency_op_t *op,
+    ngx_str_t *value, uint64_t now);
 
 
 /* Waits for others to settle the record of the operation: see store.listen. */

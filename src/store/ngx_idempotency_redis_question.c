@@ -163,6 +163,10 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
         return ngx_idempotency_redis_op_answer(rop);
     }
 
+    if (op->type == NGX_IDEMPOTENCY_PURGE) {
+        arg[rop->nargs++] = ctx->purged;
+    }
+
     return NGX_OK;
 }
 

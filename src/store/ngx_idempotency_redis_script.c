@@ -284,6 +284,7 @@ static char  ngx_idempotency_redis_script_purge[] =
     "if r and st ~= 0 and st ~= 2 and r_fence == fence then\n"
     "  result, put = 0, true\n"
     NGX_IDEMPOTENCY_REDIS_LUA_NONE
+    "  redis.pcall('PUBLISH', ARGV[2], '')\n"
     "end\n";
 
 

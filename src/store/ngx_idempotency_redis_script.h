@@ -32,7 +32,8 @@ typedef enum {
  *     flags (1), whether the answer is kept (1),
  *     number (8), number + 1 (8), epoch (8)
  *
- * complete and resolve take a second one: head and body of the answer.  The
+ * complete and resolve take a second one: head and body of the answer, and
+ * purge: a channel, on which it is told.  The
  * last two scripts take a second key, the mark of a sequence.  They
  * answer with one string:
  *
