@@ -55,7 +55,9 @@ class Bench:
 
     def load(self, case, subject, size, seconds, connections):
         size = size or case.size
-        keys = load.keys_for(size) if case.kind == 'replay' else 0
+        keys = 0
+        if case.kind == 'replay':
+            keys = case.keys or load.keys_for(size)
         self.turns += 1
         prefix = 'replay-%d' % size if keys else '%s-%d' % (case.slug,
                                                             self.turns)

@@ -23,6 +23,7 @@ CASES = [rows.BARE, 'embedded, first request', 'embedded, replay',
          'embedded, order of 1 KB, json fingerprint, first request',
          'embedded, sealed, first request',
          'Redis, TCP, first request', 'Redis, TCP, replay',
+         'Redis, TCP, cache, replay',
          'Redis, TLS, first request', 'Redis, TLS, replay']
 
 

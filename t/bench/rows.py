@@ -159,6 +159,7 @@ class Case:
     module: bool = False            # it is ours
     marks: bool = True              # it tells that a replay is one
     size: int = 0                   # of the body, where nobody says another
+    keys: int = 0                   # of its replays, the same
 
     @property
     def name(self):
@@ -279,6 +280,9 @@ ROWS = [
     module('embedded, sealed', 'shm:1500m', 'idempotency_secret SECRET;',
            control='embedded, first request', bounds=(1.10, None))[0],
     *module('Redis, TCP', TCP, bounds=(1.9, 0.95), lua=2.0),
+    # so few that each is asked for again before it is too old
+    module('Redis, TCP, cache', TCP + ' cache=64m', bounds=(None, 0.60),
+           keys=100)[1],
     *module('Redis, unix socket', UNIX, bounds=(1.9, 0.95), lua=2.0),
     *module('Redis, TLS', TLS),
     *lua(LUA),
