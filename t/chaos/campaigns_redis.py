@@ -93,8 +93,9 @@ class Forgetful(C1):
         return await super().inject()
 
     def rules(self):
+        # a completion that is lost leaves its claim, which ends as unknown
         return Rules(unavailable=True, late=True, errors=(503,),
-                     forgets=self.moments)
+                     unknown=True, forgets=self.moments)
 
 
 class C1e(Forgetful):
