@@ -38,6 +38,7 @@ typedef enum {
 
 struct ngx_idempotency_redis_reader_s {
     redisReader                    *parser;
+    size_t                          held;      /* bytes it had at most */
     size_t                          max;
     const char                     *error;
 
@@ -57,6 +58,8 @@ struct ngx_idempotency_redis_reader_s {
 };
 
 
+static ngx_int_t ngx_idempotency_redis_reader_parser(
+    ngx_idempotency_redis_reader_t *reader);
 static size_t ngx_idempotency_redis_scan(
     ngx_idempotency_redis_reader_t *reader, u_char *data, size_t len);
 static void ngx_idempotency_redis_scan_type(
@@ -139,8 +142,7 @@ ngx_idempotency_redis_reader_create(size_t max)
         return NULL;
     }
 
-    reader->parser = redisReaderCreate();
-    if (reader->parser == NULL) {
+    if (ngx_idempotency_redis_reader_parser(reader) != NGX_OK) {
         ngx_free(reader);
         return NULL;
     }
@@ -148,6 +150,34 @@ ngx_idempotency_redis_reader_create(size_t max)
     reader->max = max;
 
     return reader;
+}
+
+
+/*
+ * A new one with a small buffer.  hiredis would replace a large one itself,
+ * with an assertion that there is memory for it: "maxbuf" switches that off.
+ */
+
+static ngx_int_t
+ngx_idempotency_redis_reader_parser(ngx_idempotency_redis_reader_t *reader)
+{
+    redisReader  *parser;
+
+    parser = redisReaderCreate();
+    if (parser == NULL) {
+        return NGX_ERROR;
+    }
+
+    parser->maxbuf = 0;
+
+    if (reader->parser) {
+        redisReaderFree(reader->parser);
+    }
+
+    reader->parser = parser;
+    reader->held = 0;
+
+    return NGX_OK;
 }
 
 
@@ -175,9 +205,20 @@ ngx_idempotency_redis_reader_feed(ngx_idempotency_redis_reader_t *reader,
         return NGX_OK;
     }
 
+    if (reader->held > REDIS_READER_MAX_BUF
+        && reader->parser->ridx == -1
+        && reader->parser->pos == reader->parser->len)
+    {
+        /* without memory for another one this one goes on */
+
+        (void) ngx_idempotency_redis_reader_parser(reader);
+    }
+
     if (redisReaderFeed(reader->parser, (char *) data, good) != REDIS_OK) {
         return NGX_ERROR;
     }
+
+    reader->held = ngx_max(reader->held, reader->parser->len);
 
     return NGX_OK;
 }
