@@ -129,6 +129,8 @@ def test_unknown():
     ok(until(lambda: record['record'] in b.run(TEXT, '#unknowns'), WAIT, 0.2),
        'and which one, as an operator may see it', b.run(TEXT, '#unknowns'))
     ok(str(record['fence']) in b.run(TEXT, '#unknowns'), 'with its fence')
+    test_phone()
+    b.look(1100, 900)
 
 
 def test_names():
@@ -175,7 +177,6 @@ with browser.Browser() as b:
     test_now()
     test_unknown()
     test_names()
-    test_phone()
     test_complaints()
 
 gw.stop()

@@ -366,20 +366,19 @@ function showUnknowns(data) {
   const lists = known.filter(w => !w.failed && w.list);
 
   const rows = lists.length
-    ? lists.flatMap(w => w.list.map(r => [r.record, w.store, r.fence,
-                                          r.attempts, r.age]))
+    ? lists.flatMap(w => w.list.map(r => [r.record, r.age, w.store, r.fence,
+                                          r.attempts]))
     : data.stores.flatMap(s => s.unknown.records.map(r =>
-        [r.record + '…', s.name, r.age]));
-  const last = lists.length ? 4 : 2;
-  rows.sort((a, b) => b[last] - a[last]);
-  for (const r of rows) r[last] = age(r[last]);
+        [r.record + '…', r.age, s.name]));
+  rows.sort((a, b) => b[1] - a[1]);
+  for (const r of rows) r[1] = age(r[1]);
 
   box.replaceChildren(...failed.map(w =>
     el('p', {class: 'none'}, 'No list: ' + w.failed + '.')));
   if (rows.length)
     box.append(table(lists.length
-      ? ['Record', 'Store', 'Fence', 'Attempts', 'Age']
-      : ['Record', 'Store', 'Age'], rows));
+      ? ['Record', 'Age', 'Store', 'Fence', 'Attempts']
+      : ['Record', 'Age', 'Store'], rows));
   else
     box.append(el('p', {class: 'none'}, lists.length ? 'None in the store.'
                   : 'None that this nginx knows of.'));
