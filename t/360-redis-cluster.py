@@ -165,7 +165,7 @@ def test_odd(up):
 
 
 def settled(load, name, strict=True):
-    load.settle(20)
+    load.settle(60)
     print('# %s: %s' % (name, load.summary()))
     if strict:
         ok(not load.twice(), name + ': no key was executed twice',

@@ -208,8 +208,8 @@ def test_failovers(up):
     plain.stop()
     same(good, FAILOVERS, 'all failovers took place')
     print('# a new master after %s s' % ', '.join('%.1f' % t for t in times))
-    safe.settle(20)
-    plain.settle(20)
+    safe.settle(120)
+    plain.settle(120)
 
     print('# with replicas=2: ' + safe.summary())
     print('# without:         ' + plain.summary())
