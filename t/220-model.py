@@ -256,15 +256,17 @@ def test_time(store):
             same(store.do(key, 'claim', 'A')['attempts'], '1', 'as if never')
     same(times - set(keys), {('ttl_end', 'stub', 'none')}, 'all of them')
 
+    client = REDIS and Client(REDIS.partition('://')[2])
+    others = set(client('KEYS', '*')) if client else ()
     key = store.walk('A claim; A release')[0]
     if REDIS is None:
         late = store.ask(op='claim', key=key, owner='A', after=11 * MINUTE)
         same(late['result'], 'granted', 'a stub lasts ten minutes')
     else:
-        client = Client(REDIS.partition('://')[2])
-        lives = [client('PTTL', name) for name in client('KEYS', '*')]
-        ok(9 * MINUTE < min(x for x in lives if x > 5 * MINUTE)
-           <= 10 * MINUTE, 'a stub lasts ten minutes', sorted(lives)[:9])
+        lives = [client('PTTL', name)
+                 for name in set(client('KEYS', '*')) - others]
+        ok(any(9 * MINUTE < x <= 10 * MINUTE for x in lives),
+           'a stub lasts ten minutes', sorted(lives)[:9])
 
 
 gw = Gateway(Ledger())

@@ -8,6 +8,7 @@ import http.client
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -21,6 +22,11 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 NGINX = os.environ.get('TEST_NGINX_BINARY', '/usr/sbin/nginx')
 MODULE = os.environ.get('TEST_NGINX_LOAD_MODULES',
                         TOP + '/build/debug/ngx_http_idempotency_module.so')
+
+# a thousand clients, and as many connections of nginx and the upstream
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (
+    most if most != resource.RLIM_INFINITY else 65536, most))
 
 count = 0
 failed = 0
