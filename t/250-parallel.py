@@ -8,15 +8,19 @@ answer; the others get the same answer as a replay, or 409 in_progress, and
 what comes later gets the replay.  Sources do not see each other's records,
 and another body under the same key is never executed.
 
+On Redis they go to two gateways with two workers each, which share it.
+
 ROUNDS=n makes it longer or shorter.
 """
 
 import collections
+import itertools
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import Client, Gateway, Ledger, finish, ok, same  # noqa: E402
+from gateway import (REDIS, Client, Gateway, Ledger, finish,  # noqa: E402
+                     ok, same)
 
 ROUNDS = int(os.environ.get('ROUNDS', 200))
 MIXED = max(4, ROUNDS // 8)
@@ -26,20 +30,31 @@ PARALLEL = 40
 PATHS = ['/pay/ok', '/pay/slow/3', '/pay/slow/15', '/pay/drip/3/2']
 
 up = Ledger()
-gw = Gateway(up, workers=2, level='warn', default='''
+
+
+def gateway(**args):
+    return Gateway(up, workers=2, level='warn', default='''
             idempotency_source $http_x_source;
             add_header X-Worker $pid always;
-''')
+''', **args)
 
+
+gateways = [gateway()]
+if REDIS:
+    gateways.append(gateway(store=gateways[0].conf['store']))
+
+turns = itertools.count()
 seen = collections.Counter()
 workers = collections.Counter()
 
 
 def release(requests):
     """Sends (path, key, source, body) at the same moment; the answers."""
-    clients = [Client(gw.port, path, key, body, headers=[('X-Source', source)],
-                      send=False)
-               for path, key, source, body in requests]
+    turn = next(turns)
+    # eight at a time: all sources and bodies meet all gateways
+    clients = [Client(gateways[(turn + n // 8) % len(gateways)].port, path,
+                      key, body, headers=[('X-Source', source)], send=False)
+               for n, (path, key, source, body) in enumerate(requests)]
     for c in clients:
         c.send(c.bytes[:-1])
     for c in clients:
@@ -150,7 +165,8 @@ print('# by worker: %s' % sorted(workers.values()))
 for what in ('executed', 'replayed', '409 in_progress', '422 key_reused'):
     ok(seen[what], 'some were %s' % what)
 
-same(len(workers), 2, 'both workers have answered')
+same(len(workers), 2 * len(gateways), 'all workers have answered')
 
-gw.stop()
+for gw in gateways:
+    gw.stop()
 finish()
