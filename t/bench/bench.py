@@ -27,6 +27,7 @@ class Bench:
         self.before = ()            # a command that runs the gateways
         self.answers = servers.answers(args.sizes)
         self.redis = servers.RedisServer()
+        self.sets = {}              # Sentinel, Cluster
         self.subjects = {}
         self.filled = set()         # sets of replays that are there
         self.pace = {}              # seconds of a turn
@@ -37,6 +38,11 @@ class Bench:
             self.subjects[case.name] = case.start(self, case)
             check(case, self.subjects[case.name])
         return self.subjects[case.name]
+
+    def set(self, name):
+        if name not in self.sets:
+            self.sets[name] = servers.redis_set(name)
+        return self.sets[name]
 
     def ready(self, case, size=0, connections=32):
         """Connections and caches are warm, the answers to replay there."""

@@ -207,8 +207,15 @@ def module(row, store, location='', express=False, **more):
     zone = store.startswith('shm:')
 
     def start(bench, case, path=None, server=''):
-        db = None if zone else bench.redis.database()
-        address = store if zone else store % bench.redis.names(db)
+        db = None
+        if store in servers.SETS:
+            address = '%s timeout=10s prefix=%s:' % (bench.set(store).url,
+                                                     case.slug)
+        elif zone:
+            address = store
+        else:
+            db = bench.redis.database()
+            address = store % bench.redis.names(db)
         if express:
             back = servers.Node(case.slug + '-upstream', bench.answers)
         else:
@@ -285,6 +292,8 @@ ROWS = [
            keys=100)[1],
     *module('Redis, unix socket', UNIX, bounds=(1.9, 0.95), lua=2.0),
     *module('Redis, TLS', TLS),
+    *module('Redis, Sentinel', 'Sentinel'),
+    *module('Redis, Cluster of 3', 'Cluster'),
     *lua(LUA),
     *express(EXPRESS),
     *express('express-idempotency', 'express-idempotency', marks=False),

@@ -12,6 +12,7 @@ import load
 import rig
 from redis_process import Redis
 from redisd import Client as RedisClient
+from redisset import Cluster, Sentinels
 
 # POST to a file is 405, and the file is what that error shows; a text in
 # nginx.conf can't be as long
@@ -238,6 +239,23 @@ class RedisServer(Redis):
     def forget(self, db):
         self.client('SELECT', db)
         self.client('EVAL', FORGET, 0)
+
+
+# what a target may be instead of an address
+SETS = {
+    'Sentinel': lambda: Sentinels(replicas=1, sentinels=3),
+    'Cluster': lambda: Cluster(masters=3, replicas=0),
+}
+
+
+def redis_set(name):
+    """Redis servers that belong together, on the cores of the others."""
+    kept = os.sched_getaffinity(0)
+    rig.on_other_cores()
+    try:
+        return SETS[name]()
+    finally:
+        os.sched_setaffinity(0, kept)
 
 
 def settled(executed):
