@@ -59,6 +59,7 @@ LOCATIONS = '''
 ''' % LEASE
 
 HTTP = '''
+    proxy_set_header Connection close;    # no connection is kept
     idempotency_store red redis://127.0.0.1:%d timeout=%dms connections=%d;
     upstream plain { server 127.0.0.1:%d; }
 '''

@@ -158,10 +158,6 @@ ngx_http_idempotency_dry_told(ngx_idempotency_op_t *op)
     if (result == NGX_HTTP_IDEMPOTENCY_NEW && dry->decided) {
         ngx_http_idempotency_dry_settle(op, dry);
     }
-
-    if (ctx == NULL) {
-        ngx_idempotency_op_drop(op);
-    }
 }
 
 
@@ -328,8 +324,9 @@ ngx_http_idempotency_dry_end(ngx_http_idempotency_ctx_t *ctx)
         return;
     }
 
-    /* it frees itself when the store has answered */
+    /* it goes on alone until the store has answered */
 
     dry->ctx = NULL;
+    op->detached = 1;
     ctx->op = NULL;
 }

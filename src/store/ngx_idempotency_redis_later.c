@@ -74,9 +74,10 @@ ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
 
         rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
 
-        /* a claim that waits is its request's */
+        /* a claim that waits is its request's, if there is one */
 
-        if (rop->later) {
+        if (rop->later || rop->op->detached) {
+            rop->op->pending = 0;
             ngx_idempotency_op_drop(rop->op);
         }
     }

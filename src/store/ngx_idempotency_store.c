@@ -332,12 +332,20 @@ ngx_idempotency_op_done(ngx_idempotency_op_t *op)
         ngx_idempotency_op_settled(op);
     }
 
-    if (op->detached) {
-        ngx_destroy_pool(op->pool);
+    if (!op->detached) {
+
+        if (op->handler) {
+            op->handler(op);
+        }
+
         return;
     }
+
+    /* a handler that is still there needs no request */
 
     if (op->handler) {
         op->handler(op);
     }
+
+    ngx_destroy_pool(op->pool);
 }
