@@ -44,7 +44,7 @@ gw = Gateway(up, workers=2, http='''
     location /tries/ {
         idempotency main;
         idempotency_unknown retry;
-        proxy_connect_timeout 2500ms;
+        proxy_connect_timeout 5s;
         proxy_pass http://full_then_up;
     }
     location /page/ {
