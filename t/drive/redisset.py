@@ -144,15 +144,13 @@ class Sentinels:
         def good():
             master = self.master()
             replicas = len(self.alive()) - 1
-            if master is None or master('ROLE')[0] != b'master':
-                return False
-            role = master('ROLE')
-            if len(role[2]) != replicas:
+            role = master('ROLE') if master else [None]
+            if role[0] != b'master' or len(role[2]) != replicas:
                 return False
             for server in self.alive():
+                role = server('ROLE')
                 if server is not master and (
-                        server('ROLE')[0] != b'slave'
-                        or server('ROLE')[3] != b'connected'):
+                        role[0] != b'slave' or role[3] != b'connected'):
                     return False
             for s in self.sentinels:
                 if s.process is None:
@@ -195,10 +193,11 @@ class Sentinels:
         return until(lambda: self.master() not in (None, old)
                      and self.master()('ROLE')[0] == b'master', timeout)
 
-    def crash(self):
+    def crash(self, killed=lambda: None):
         """kill -9 of the master, until another one has taken over"""
         old = self.master()
         old.stop()
+        killed()
         return old, self.switched(old)
 
     def failover(self):
