@@ -121,8 +121,8 @@ def evidence():
 
     text += ['## Strict campaigns', '',
              '| | what is broken | store | n | violations | rate below '
-             '| keys | attempts | executions | seed | mutants caught |',
-             '|---|---|---|---|---|---|---|---|---|---|---|']
+             '| keys | attempts | executions | commit | seed | mutants caught |',
+             '|---|---|---|---|---|---|---|---|---|---|---|---|']
     text += [strict_row(o, broken[o['name'], o['store']]) for o in real
              if o['strict']]
     text += ['', '## Measured losses', '',
@@ -131,8 +131,8 @@ def evidence():
              'is killed here, not a machine: what it has written without '
              'fsync survives that, and may not survive a loss of power.', '',
              '| | what is broken | store | n | lost keys | keys | executions '
-             '| other violations | seed |',
-             '|---|---|---|---|---|---|---|---|---|']
+             '| other violations | commit | seed |',
+             '|---|---|---|---|---|---|---|---|---|---|']
     text += [loss_row(o) for o in real if not o['strict']]
     text += ['', '## What the runs have met', '', '| | store | met |',
              '|---|---|---|']
@@ -160,22 +160,23 @@ def strict_row(o, broken):
         word = 'void'
     good = word == 'passed'
     c = o['counts']
-    return '| %s | %s | %s | %d %s | %s | %s | %d | %d | %d | %s | %s |' % (
+    return ('| %s | %s | %s | %d %s | %s | %s | %d | %d | %d | %s | %s | %s |'
+            ) % (
         o['name'], o['title'], o['store'], o['n'], o['unit'],
         '0' if good else '**%s**' % word,
         '%.2g' % (3 / o['n']) if good else '',
         c.get('keys', 0), c.get('attempts', 0), c.get('executions', 0),
-        o['seed'], ', '.join(caught + ['**not caught: %s**' % mutant
+        o['commit'], o['seed'], ', '.join(caught + ['**not caught: %s**' % mutant
                                        for mutant in uncaught]))
 
 
 def loss_row(o):
     c = o['counts']
-    return '| %s | %s | %s | %d %s | %d | %d | %d | %s | %s |' % (
+    return '| %s | %s | %s | %d %s | %d | %d | %d | %s | %s | %s |' % (
         o['name'], o['title'], o['store'], o['n'], o['unit'],
         c.get('lost keys', 0), c.get('keys', 0), c.get('executions', 0),
         '0' if verdict(o) == 'measured' else '**%s**' % verdict(o),
-        o['seed'])
+        o['commit'], o['seed'])
 
 
 def met(o):
