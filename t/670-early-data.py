@@ -105,18 +105,34 @@ if not seen:
 
 same(a.status, 201, 'early data reaches a location that is not protected')
 
-a = early('/ok', 'early')
+
+def refused_early(key):
+    """On a slow machine the handshake may be over when the request is read:
+    then it is early data no more, and another key is tried.
+    """
+    for i in range(20):
+        name = '%s-%d' % (key, i)
+        a = early('/ok', name)
+        if a.status != 201:
+            break
+    return a, name
+
+
+a, key = refused_early('early')
 same((a.status, a.code, a.retry), (425, 'early_data', 'same-key'),
      'early data is refused on a protected location')
-executed(up, 'early', 0, 'early data')
-same(gw.state('early', '/ok'), 'none', 'nothing is claimed')
+executed(up, key, 0, 'early data')
+same(gw.state(key, '/ok'), 'none', 'nothing is claimed')
 
-out, err = client(send=request('/ok', 'early'))
+out, err = client(send=request('/ok', key))
 a = Answer(out[out.find(b'HTTP/1.1 '):])
 same((a.status, a.replayed), (201, False), 'after the handshake it runs')
-executed(up, 'early', 1, 'after the handshake')
+executed(up, key, 1, 'after the handshake')
 
-a = early('/ok', 'early')
+for _ in range(20):
+    a = early('/ok', key)
+    if a.status != 201:
+        break
 same((a.status, a.code), (425, 'early_data'), 'a duplicate is refused, too')
 ok(not a.replayed, 'and told nothing')
 gw.stop()
