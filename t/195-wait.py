@@ -164,16 +164,16 @@ def test_many(gw):
     n = 1000
     first, waiters = start(gw, '/wait', 'many', n)
     time.sleep(1)
-    before = asked()
+    before, began = asked(), time.time()
     up.go()
     a = first.read()
     answers = [w.read(30) for w in waiters]
-    asks = asked() - before
+    asks, took = asked() - before, time.time() - began
     same(sum((b.status, b.body) == (201, a.body) for b in answers), n,
          'a thousand get one answer')
     executed(up, 'many', 1, 'a thousand')
-    # each worker asks once, and by its clock for as long as this lasts
-    ok(asks < 100, 'and cost a handful of looks into the store', asks)
+    # each worker asks once or twice, and by its clock while this lasts
+    ok(asks <= 12 + 4 * took, 'and cost a handful of looks into the store', asks)
 
 
 def test_workers(gw):

@@ -109,13 +109,19 @@ def test_single():
     gw.stop()
 
 
-def test_cluster():
-    cluster = Cluster(masters=3, replicas=0)
-    gw = start(cluster.url)
+def start_set(servers):
+    """until they are found"""
+    gw = start(servers.url)
     gw.expected = ['keys may be forgotten']
     until(lambda: b'granted' in ask(gw, '/red?op=claim&key=up&owner=u'), 10,
           0.1)
     ask(gw, '/red?op=release&key=up&owner=u')
+    return gw
+
+
+def test_cluster():
+    cluster = Cluster(masters=3, replicas=0)
+    gw = start_set(cluster)
     fill(gw, 900)
     ok(all(n('DBSIZE') > 200 for n in cluster.nodes),
        'records are on all nodes')
@@ -143,11 +149,7 @@ def test_cluster():
 
 def test_sentinel():
     servers = Sentinels(replicas=1, sentinels=1)
-    gw = start(servers.url)
-    gw.expected = ['keys may be forgotten']
-    until(lambda: b'granted' in ask(gw, '/red?op=claim&key=up&owner=u'), 10,
-          0.1)
-    ask(gw, '/red?op=release&key=up&owner=u')
+    gw = start_set(servers)
     fill(gw, 20)
     same(len(pages(gw)[0]), 20, 'Sentinel: the master has them')
     gw.stop()
