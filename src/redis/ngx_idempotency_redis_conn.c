@@ -137,6 +137,9 @@ ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
     ngx_idempotency_redis_conn_census(conn, -1);
     ngx_idempotency_redis_ack_drop(conn);
 
+    ngx_idempotency_redis_abandon(&conn->commands);
+    ngx_idempotency_redis_abandon(&conn->lost);
+
     if (conn->deadline.timer_set) {
         ngx_del_timer(&conn->deadline);
     }
@@ -153,6 +156,25 @@ ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
 
     if (conn->in) {
         ngx_free(conn->in);
+    }
+}
+
+
+void
+ngx_idempotency_redis_abandon(ngx_queue_t *commands)
+{
+    ngx_queue_t                  *q;
+    ngx_idempotency_redis_cmd_t  *cmd;
+
+    while (!ngx_queue_empty(commands)) {
+        q = ngx_queue_head(commands);
+        ngx_queue_remove(q);
+
+        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+
+        if (cmd->abandon) {
+            cmd->abandon(cmd);
+        }
     }
 }
 

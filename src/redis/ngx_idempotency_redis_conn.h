@@ -29,6 +29,8 @@ typedef struct ngx_idempotency_redis_topology_s
 
 typedef void (*ngx_idempotency_redis_handler_pt)(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+typedef void (*ngx_idempotency_redis_abandon_pt)(
+    ngx_idempotency_redis_cmd_t *cmd);
 typedef void (*ngx_idempotency_redis_ready_pt)(ngx_idempotency_redis_t *redis);
 typedef void (*ngx_idempotency_redis_forgot_pt)(
     ngx_idempotency_redis_t *redis, const char *how);
@@ -53,7 +55,8 @@ typedef enum {
  * cmd->sent tells whether a server may have seen the command: 0 means that
  * it was never executed.  With cmd->wait, and "replicas" configured, the
  * handler is called when these have the command too, or their time is over:
- * cmd->acks tells how many have it.
+ * cmd->acks tells how many have it.  A worker that exits calls no handler but,
+ * where there is one, "abandon": nobody will see the command again.
  */
 
 struct ngx_idempotency_redis_cmd_s {
@@ -68,6 +71,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_msec_t                          deadline;
     ngx_msec_t                          until;   /* on whatever servers */
     ngx_idempotency_redis_handler_pt    handler;
+    ngx_idempotency_redis_abandon_pt    abandon;
     void                               *data;
     ngx_idempotency_redis_error_e       error;
     uint64_t                            end;     /* in the bytes to send */

@@ -305,6 +305,7 @@ void ngx_idempotency_redis_conn_state(ngx_idempotency_redis_conn_t *conn,
 ngx_int_t ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_node_t *node);
 void ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn);
+void ngx_idempotency_redis_abandon(ngx_queue_t *commands);
 /* Commands are refused: nobody waits longer than needed for the next try. */
 void ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn);
 /* One address failed: closes, and tries the next one or backs off. */

@@ -108,6 +108,7 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
                     ngx_queue_data(q, ngx_idempotency_redis_node_t, queue));
     }
 
+    ngx_idempotency_redis_abandon(&redis->waiting);
     ngx_idempotency_redis_memory_stop(redis);
 }
 

@@ -53,8 +53,7 @@ ngx_idempotency_redis_later_init(ngx_idempotency_redis_ctx_t *ctx)
 void
 ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
 {
-    ngx_queue_t                 *q;
-    ngx_idempotency_redis_op_t  *rop;
+    ngx_queue_t  *q;
 
     if (ctx->later.timer.timer_set) {
         ngx_del_timer(&ctx->later.timer);
@@ -72,14 +71,8 @@ ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
         q = ngx_queue_head(&ctx->later.queue);
         ngx_queue_remove(q);
 
-        rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
-
-        /* a claim that waits is its request's, if there is one */
-
-        if (rop->later || rop->op->detached) {
-            rop->op->pending = 0;
-            ngx_idempotency_op_drop(rop->op);
-        }
+        ngx_idempotency_redis_op_abandon(
+                      ngx_queue_data(q, ngx_idempotency_redis_op_t, queue));
     }
 }
 

@@ -9,6 +9,8 @@
 
 static void ngx_idempotency_redis_op_handler(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_op_unheard(
+    ngx_idempotency_redis_cmd_t *cmd);
 static void ngx_idempotency_redis_op_damaged(ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
@@ -49,6 +51,7 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
     rop->cmd.key = &rop->args[3];
     rop->cmd.part = rop->part;
     rop->cmd.handler = ngx_idempotency_redis_op_handler;
+    rop->cmd.abandon = ngx_idempotency_redis_op_unheard;
     rop->cmd.data = rop;
     rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);
     rop->cmd.error = NGX_IDEMPOTENCY_REDIS_FINE;
@@ -435,6 +438,37 @@ ngx_idempotency_redis_op_over(ngx_idempotency_redis_op_t *rop)
     }
 
     ngx_idempotency_op_done(op);
+}
+
+
+static void
+ngx_idempotency_redis_op_unheard(ngx_idempotency_redis_cmd_t *cmd)
+{
+    ngx_idempotency_redis_op_abandon(cmd->data);
+}
+
+
+void
+ngx_idempotency_redis_op_abandon(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_uint_t            *pending;
+    ngx_idempotency_op_t  *op;
+
+    op = rop->op;
+
+    if (rop->lease) {
+        pending = op->own;
+
+        if (--(*pending)) {
+            return;
+        }
+
+    } else if (!rop->later && !op->detached) {
+        return;
+    }
+
+    op->pending = 0;
+    ngx_idempotency_op_drop(op);
 }
 
 

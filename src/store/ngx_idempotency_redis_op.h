@@ -131,6 +131,9 @@ ngx_int_t ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop);
 void ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
     ngx_idempotency_error_e error);
 
+/* The worker exits: frees what is no request's. */
+void ngx_idempotency_redis_op_abandon(ngx_idempotency_redis_op_t *rop);
+
 /* Is it empty, or one that a list has set? */
 ngx_uint_t ngx_idempotency_redis_list_is_cursor(ngx_str_t *cursor);
 

@@ -321,6 +321,8 @@ ngx_idempotency_op_share(ngx_idempotency_op_t *op)
 void
 ngx_idempotency_op_done(ngx_idempotency_op_t *op)
 {
+    ngx_uint_t  detached;
+
     op->pending = 0;
 
     ngx_idempotency_op_debug(op, op->detached ? "behind its request"
@@ -332,20 +334,15 @@ ngx_idempotency_op_done(ngx_idempotency_op_t *op)
         ngx_idempotency_op_settled(op);
     }
 
-    if (!op->detached) {
+    /* a handler frees what is not detached */
 
-        if (op->handler) {
-            op->handler(op);
-        }
-
-        return;
-    }
-
-    /* a handler that is still there needs no request */
+    detached = op->detached;
 
     if (op->handler) {
         op->handler(op);
     }
 
-    ngx_destroy_pool(op->pool);
+    if (detached) {
+        ngx_destroy_pool(op->pool);
+    }
 }
