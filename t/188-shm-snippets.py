@@ -30,7 +30,8 @@ PAGES = ['README.md'] + sorted(
     os.path.relpath(path, TOP) for path in glob.glob(TOP + '/docs/*.md')
     + glob.glob(TOP + '/examples/**/*.md', recursive=True))
 
-# neither configuration nor command: how they begin
+# neither configuration nor command: how they begin; settings and users of
+# Redis are in t/310-redis-server.py
 TEXT = ('(none) --claim--> executing', 'done --ttl-->', '2: claim: granted',
         'records = ', 'src/ngx_http_idempotency_module.c', 'POST /pay',
         'ACL SETUSER', 'maxmemory ', '2026/11/16 ', 'scrape_configs:')

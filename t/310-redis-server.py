@@ -16,6 +16,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      replays, same, until)
+from pasted import blocks  # noqa: E402
 from redisd import (Client, Proxy, Redis, RECORDS,  # noqa: E402
                     RedisError)
 
@@ -180,6 +181,39 @@ def test_user():
 
     gw = gateway(target + ' prefix=other:')
     is_refused(gw, 'a key that is not its own', ' refuses: "')
+    gw.stop()
+    server.remove()
+
+
+def test_pasted():
+    """the settings and the user of docs/operations.md"""
+    texts = [block.text for block in blocks('docs/operations.md')]
+    settings, = [text for text in texts if text.startswith('maxmemory ')]
+    user, = [text for text in texts if text.startswith('ACL SETUSER')]
+    options = [word for line in settings.split('\n')
+               for word in ('--' + line).split(' ')]
+    server = Redis(*options)
+    asked = options[0::2]
+    same([server('CONFIG', 'GET', name[2:])[0].decode() for name in asked],
+         [name[2:] for name in asked], 'pasted: settings that Redis knows')
+    # these two are for those who have replicas
+    server('CONFIG', 'SET', 'min-replicas-to-write', 0)
+    server(*user.split())
+    gw = gateway('redis://gateway:secret@127.0.0.1:%d' % server.port,
+                 locations='''
+    location = /admin {
+        idempotency_lookup main admin;
+        idempotency_scope pay;
+        idempotency_key $arg_key;
+    }
+''')
+    works(gw, 'pasted')
+    same(gw.post('/admin?state=done', None, None, 'GET').status, 200,
+         'pasted: records are listed')
+    ok(until(lambda: server('KEYS', 'idem:counter:*')),
+       'pasted: the worker has its counter')
+    same((server('ACL', 'LOG'), gw.log().count(' refuses')), ([], 0),
+         'pasted: nothing is refused')
     gw.stop()
     server.remove()
 
