@@ -19,23 +19,11 @@ from fakeredis import (Fake, answer, bulk, granted,  # noqa: E402
                        is_claim, owner)
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      refused, same, until)
+from moving import (FORGOTTEN, LOCATION, LOCATIONS, loads,  # noqa: E402
+                    location, settled, store, stores)
 from redisset import Cluster  # noqa: E402
-from retries import Load  # noqa: E402
 
 MOVES = int(os.environ.get('MOVES', 2))
-FORGOTTEN = 'keys may be forgotten'
-
-LOCATION = '''
-    location /pay/ {
-        idempotency red;
-        idempotency_lease 4s;
-        proxy_pass http://up;
-    }
-'''
-
-
-def http(target):
-    return 'idempotency_store red %s;' % target
 
 
 def url(*nodes):
@@ -80,7 +68,7 @@ def test_odd(up):
     a, b = Node(), Node()
     a.map = b.map = slots((0, 16383, a))
     gw = Gateway(up, locations=LOCATION,
-                 http=http(url(a) + ' timeout=400ms amnesia=0'))
+                 http=store(url(a) + ' timeout=400ms amnesia=0'))
     gw.expected = [FORGOTTEN]
     same(gw.post('/pay/ok', 'plain').status, 201, 'one node has it all')
 
@@ -164,46 +152,12 @@ def test_odd(up):
     gw.stop()
 
 
-def settled(load, name, strict=True):
-    load.settle(60)
-    print('# %s: %s' % (name, load.summary()))
-    if strict:
-        ok(not load.twice(), name + ': no key was executed twice',
-           load.show(load.twice()))
-        ok(not load.unequal(), name + ': all answers of a key are the same',
-           load.show(load.unequal()))
-    ok(not load.open(), name + ': every key has come to its answer, or is '
-       'unknown', load.show(load.open()))
-
-
-LOCATIONS = '''
-    location /safe/ {
-        idempotency safe;
-        idempotency_lease 4s;
-        proxy_pass http://up;
-    }
-    location /plain/ {
-        idempotency plain;
-        idempotency_lease 4s;
-        proxy_pass http://up;
-    }
-    location /tag/ {
-        idempotency tag;
-        proxy_pass http://up;
-    }
-'''
-
-HTTP = '''
-    idempotency_store safe  %(url)s prefix=safe: replicas=1 amnesia=500ms;
-    idempotency_store plain %(url)s prefix=plain: amnesia=0;
-    idempotency_store tag   %(url)s "prefix={pay}:";
-'''
-
-
 def test_cluster(up):
     cluster = Cluster(masters=3, replicas=1)
-    gw = Gateway(up, workers=2, locations=LOCATIONS,
-                 http=HTTP % dict(url=cluster.url))
+    gw = Gateway(up, workers=2,
+                 locations=LOCATIONS + location('tag', 'tag', ''),
+                 http=stores(cluster.url, replicas=1)
+                 + 'idempotency_store tag %s "prefix={pay}:";' % cluster.url)
     gw.expected = [FORGOTTEN]
 
     for i in range(20):
@@ -211,11 +165,7 @@ def test_cluster(up):
     held = [len(n('KEYS', '{pay}:' + '?' * 64)) for n in cluster.masters()]
     same(sorted(held), [0, 0, 20], 'a tag in the prefix: one node has all')
 
-    safe = Load(gw, up, '/safe/slow/10', clients=6)
-    plain = Load(gw, up, '/plain/slow/10', clients=4, pause=0.1)
-    plain.name += 'p'
-    safe.start()
-    plain.start()
+    safe, plain = loads(gw, up, clients=6)
     time.sleep(0.5)
 
     moved = 0
@@ -232,11 +182,7 @@ def test_cluster(up):
     settled(plain, 'moving')
     settled(safe, 'moving, with replicas=1')
 
-    safe = Load(gw, up, '/safe/slow/10', clients=6)
-    plain = Load(gw, up, '/plain/slow/10', clients=4, pause=0.1)
-    plain.name += 'p'
-    safe.start()
-    plain.start()
+    safe, plain = loads(gw, up, clients=6)
     good = 0
     for i in range(MOVES):
         time.sleep(0.5)
@@ -248,9 +194,7 @@ def test_cluster(up):
     same(good, MOVES, 'masters were killed')
     ok(FORGOTTEN in gw.log(), 'killed: another master is noticed')
     settled(safe, 'killed, with replicas=1')
-    settled(plain, 'killed', strict=False)
-    print('# without replicas= %d of %d keys were lost in %d kills'
-          % (len(plain.twice()), len(plain.keys), MOVES))
+    settled(plain, 'killed %d times, without replicas=' % MOVES, strict=False)
     ok(safe.refused() > 0, 'the run met what it was made for')
     gw.stop()
     cluster.stop()

@@ -18,20 +18,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from fakeredis import Fake, bulk  # noqa: E402
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
+from moving import (FORGOTTEN, LOCATION, LOCATIONS, loads,  # noqa: E402
+                    settled, store, stores)
 from redisd import RECORDS, Redis  # noqa: E402
 from redisset import Sentinels  # noqa: E402
-from retries import Load  # noqa: E402
 
 FAILOVERS = int(os.environ.get('FAILOVERS', 20))
-FORGOTTEN = 'keys may be forgotten'
-
-LOCATION = '''
-    location /pay/ {
-        idempotency red;
-        idempotency_lease 4s;
-        proxy_pass http://up;
-    }
-'''
 
 
 def array(*items):
@@ -69,17 +61,13 @@ def url(*sentinels):
         '127.0.0.1:%d' % s.port for s in sentinels)
 
 
-def http(target):
-    return 'idempotency_store red %s;' % target
-
-
 def test_lies(up):
     master = Redis()
     replica = Redis('--replicaof', '127.0.0.1 %d' % master.port)
     other = Redis()
     one, two = Liar(replica), Liar(None)
     gw = Gateway(up, locations=LOCATION, workers=1,
-                 http=http(url(one, two) + ' timeout=300ms amnesia=0'))
+                 http=store(url(one, two) + ' timeout=300ms amnesia=0'))
     gw.expected = [FORGOTTEN]
 
     refused(gw, '/pay/ok', 'replica', 'store_unavailable',
@@ -149,12 +137,12 @@ def test_passwords(up):
         lines=('sentinel auth-pass %s data' % Sentinels.NAME,
                'requirepass watch'), auth=('watch',), password='data')
     target = set_.url.replace('://', '://:data@')
-    gw = Gateway(up, locations=LOCATION, http=http(
+    gw = Gateway(up, locations=LOCATION, http=store(
         target + ' sentinel_password_file=' + name))
     ok(until(lambda: gw.post('/pay/ok', 'password').status == 201, 10, 0.1),
        'passwords: of servers and sentinels')
     gw.stop()
-    gw = Gateway(up, locations=LOCATION, http=http(target))
+    gw = Gateway(up, locations=LOCATION, http=store(target))
     same(gw.post('/pay/ok', 'password-2').status, 503,
          'passwords: without that of the sentinels')
     ok(gw.until_log('NOAUTH'), 'passwords: it is logged')
@@ -163,37 +151,14 @@ def test_passwords(up):
     os.unlink(name)
 
 
-LOCATIONS = '''
-    location /safe/ {
-        idempotency safe;
-        idempotency_lease 4s;
-        proxy_pass http://up;
-    }
-    location /plain/ {
-        idempotency plain;
-        idempotency_lease 4s;
-        proxy_pass http://up;
-    }
-'''
-
-HTTP = '''
-    idempotency_store safe  %(url)s prefix=safe: replicas=2 amnesia=500ms;
-    idempotency_store plain %(url)s prefix=plain: amnesia=0;
-'''
-
-
 def test_failovers(up):
     set_ = Sentinels(replicas=2, sentinels=3)
     gw = Gateway(up, workers=2, locations=LOCATIONS,
-                 http=HTTP % dict(url=set_.url))
+                 http=stores(set_.url, replicas=2))
     gw.expected = [FORGOTTEN]
     until(lambda: len(gw.workers()) == 2)
     workers = sorted(gw.workers())
-    safe = Load(gw, up, '/safe/slow/10', clients=8)
-    plain = Load(gw, up, '/plain/slow/10', clients=4, pause=0.1)
-    plain.name += 'p'
-    safe.start()
-    plain.start()
+    safe, plain = loads(gw, up, clients=8)
     time.sleep(1)
     times, good = [], 0
     for i in range(FAILOVERS):
@@ -208,20 +173,8 @@ def test_failovers(up):
     plain.stop()
     same(good, FAILOVERS, 'all failovers took place')
     print('# a new master after %s s' % ', '.join('%.1f' % t for t in times))
-    safe.settle(120)
-    plain.settle(120)
-
-    print('# with replicas=2: ' + safe.summary())
-    print('# without:         ' + plain.summary())
-    ok(not safe.twice(), 'replicas=2: no key was executed twice',
-       safe.show(safe.twice()))
-    ok(not safe.unequal(), 'replicas=2: all answers of a key are the same',
-       safe.show(safe.unequal()))
-    ok(not safe.open(), 'replicas=2: every key has come to its answer, or '
-       'is unknown', safe.show(safe.open()))
-    ok(not plain.open(), 'without: the same', plain.show(plain.open()))
-    print('# without replicas= %d of %d keys were lost in %d failovers'
-          % (len(plain.twice()), len(plain.keys), FAILOVERS))
+    settled(safe, 'with replicas=2')
+    settled(plain, '%d failovers, without replicas=' % FAILOVERS, strict=False)
 
     seen = {
         'replayed or told': len(safe.keys) > 50,
