@@ -125,6 +125,25 @@ class Bench:
                 check_replays(case, self.subject(case), size)
         return results
 
+    def pairs(self, cases, rounds, connections):
+        """The same, and each case with its control before or behind it: the
+        machine is slower at some times than at others."""
+        controls = {case.name: case for case in cases}
+        results = self.rounds(cases, 0, connections=connections)
+        for turn in range(rounds):
+            order = list(cases)
+            random.Random(turn).shuffle(order)
+            for i, case in enumerate(order):
+                control = controls.get(case.control, case)
+                both = [control, case] if (turn + i) % 2 else [case, control]
+                taken = {one.name: self.measure(one, 0, connections)
+                         for one in both}
+                for name, sample in taken.items():
+                    results[name].append(sample)
+                results[case.name].pairs.append((taken[case.name],
+                                                 taken[control.name]))
+        return results
+
     def complaints(self):
         return ['%s: %s' % (name, line)
                 for name, subject in self.subjects.items()
@@ -137,6 +156,10 @@ Sample = collections.namedtuple(
 
 class Samples(list):
     """What the rounds of one case have shown."""
+
+    def __init__(self):
+        super().__init__()
+        self.pairs = []             # with what the control has shown
 
     def median(self, name):
         values = [getattr(s, name) for s in self]
@@ -153,11 +176,10 @@ class Samples(list):
         values = [getattr(s, name) for s in self]
         return min(values), max(values)
 
-    def ratio(self, name, other):
-        """The median of the rounds' ratios: what slows a round divides out.
-        """
+    def ratio(self, name):
+        """The median of the pairs: what slows one of them slows both."""
         return statistics.median(getattr(a, name) / getattr(b, name)
-                                 for a, b in zip(self, other))
+                                 for a, b in self.pairs)
 
 
 # answers and executions, looked at one by one

@@ -11,17 +11,16 @@ def compare(bench, connections, rounds):
     cases = bench.cases
     print('%d client connections, %d rounds of %d s'
           % (connections, rounds, bench.args.seconds), flush=True)
-    found = bench.rounds(cases, rounds, connections=connections)
+    found = bench.pairs(cases, rounds, connections)
     missed, lines = [], []
     for case in cases:
         one = found[case.name]
-        control = found.get(case.control)
-        ratio = one.ratio('cpu', control) if control else None
+        ratio = one.ratio('cpu') if case.control in found else None
         low, middle, high = one.quartiles('cpu')
         against = found.get('%s, %s' % (rows.LUA, case.name.split(', ')[-1]))
-        if case.control != rows.BARE:
-            against = None
-        times = one.ratio('rate', against) if against else None
+        times = None
+        if against and case.control == rows.BARE:
+            times = one.ratio('rate') / against.ratio('rate')
         if case.bound and ratio and ratio > case.bound:
             missed.append('%s, %d connections: %.2f times the control, at '
                           'most %.2f' % (case.name, connections, ratio,
