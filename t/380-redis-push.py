@@ -135,7 +135,7 @@ def test_silent(a, b, server, proxy):
     listens(server)
     n = proxy.count('ssubscribe')
     proxy.on('ping', 'late')
-    ok(until(lambda: proxy.count('ssubscribe') > n, 15),
+    ok(until(lambda: proxy.count('ssubscribe') > n, 25),
        'a dead channel is noticed and made anew')
     finds(first, waiters, 'dead')
     proxy.clear()

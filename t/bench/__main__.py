@@ -92,7 +92,8 @@ def main():
     if 'compare' in parts:
         tables = []
         for n in args.tables:
-            found, text, miss = compare.compare(bench, n, args.rounds)
+            turns = args.rounds if n == args.tables[0] else few + 1
+            found, text, miss = compare.compare(bench, n, turns)
             if n == args.tables[0]:
                 compare.plot(page.plots, bench, found)
                 store = compare.store_table(bench, found)

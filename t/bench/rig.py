@@ -1,8 +1,7 @@
 """nginx instances, ports and CPU clocks.
 
 Everything listens on loopback, writes under build/bench and is stopped at
-the end.  What is measured has one core for itself, everything else the
-other one, if there are two.
+the end.
 """
 
 import atexit
@@ -26,11 +25,12 @@ sys.path.insert(0, os.path.join(TOP, 't', 'drive'))
 
 CORES = sorted(os.sched_getaffinity(0))
 
-# "split": what is measured has a core for itself; "one": all share one,
-# nobody is woken across cores; "none": as the kernel likes
-PIN = os.environ.get('PIN', 'split')
-SERVER_CORES = {'split': [CORES[-1]], 'one': [CORES[-1]]}.get(PIN, CORES)
-OTHER_CORES = {'split': [CORES[0]], 'one': [CORES[-1]]}.get(PIN, CORES)
+# "one": all share a core, and nobody is woken across cores, for which the
+# waker pays in a virtual machine; "split": what is measured has a core for
+# itself, everything else the others; "none": as the kernel likes
+PIN = os.environ.get('PIN') or ('split' if len(CORES) >= 4 else 'one')
+SERVER_CORES = {'split': CORES[-1:], 'one': CORES[-1:]}.get(PIN, CORES)
+OTHER_CORES = {'split': CORES[:-1], 'one': CORES[-1:]}.get(PIN, CORES)
 
 
 def on_server_cores():
