@@ -14,6 +14,9 @@ import sys
 
 from gateway import TOP
 
+# where the nginx was configured that build/debug is for
+NGINX_SRC = os.environ.get('NGINX_SRC', '/usr/share/nginx/src')
+
 SCRIPT = 'src/store/ngx_idempotency_redis_script.c'
 SHM = 'src/store/ngx_idempotency_shm.c'
 STEPS = 'src/store/ngx_idempotency_shm_steps.c'
@@ -154,7 +157,7 @@ def build(name, base=TOP + '/build/debug'):
         f.write(text.replace(base + '/objs', root + '/objs')
                     .replace(TOP + '/src', root + '/src'))
     made = subprocess.run(
-        ['make', '-C', '/usr/share/nginx/src', '-f', makefile, 'modules'],
+        ['make', '-C', NGINX_SRC, '-f', makefile, 'modules'],
         capture_output=True, text=True)
     if made.returncode:
         sys.exit('the mutant "%s" does not compile:\n%s%s'
