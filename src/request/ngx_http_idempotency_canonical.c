@@ -95,7 +95,13 @@ ngx_http_idempotency_canonical_value(ngx_http_idempotency_canonical_t *c,
         break;
 
     case NGX_HTTP_IDEMPOTENCY_DOC_NUMBER:
-        ngx_http_idempotency_canonical_number(c, node->data, node->len);
+        if (node->flags & NGX_HTTP_IDEMPOTENCY_DOC_REWRITE) {
+            ngx_http_idempotency_canonical_number(c, node->data, node->len);
+
+        } else {
+            ngx_http_idempotency_canonical_put(c, node->data, node->len);
+        }
+
         break;
 
     case NGX_HTTP_IDEMPOTENCY_DOC_STRING:
@@ -142,6 +148,12 @@ ngx_http_idempotency_canonical_children(ngx_http_idempotency_canonical_t *c,
 
         comma = 1;
 
+        if (child->span) {
+            ngx_http_idempotency_canonical_put(c, child->name - 1,
+                                               child->span);
+            continue;
+        }
+
         if (node->type == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT) {
             ngx_http_idempotency_canonical_string(c, child->name,
                         child->name_len,
@@ -176,25 +188,6 @@ static void
 ngx_http_idempotency_canonical_number(ngx_http_idempotency_canonical_t *c,
     const u_char *data, size_t len)
 {
-    size_t  i;
-
-    /* most are in their form already: 15, 15.5 */
-
-    for (i = 0; i < len && data[i] >= '0' && data[i] <= '9'; i++) {
-        /* void */
-    }
-
-    if (i < len && data[i] == '.' && data[0] != '0' && data[len - 1] != '0') {
-        for (i++; i < len && data[i] >= '0' && data[i] <= '9'; i++) {
-            /* void */
-        }
-    }
-
-    if (i == len && len <= 21) {
-        ngx_http_idempotency_canonical_put(c, data, len);
-        return;
-    }
-
     if (ngx_http_idempotency_number_room(len)
         > ngx_http_idempotency_canonical_room(c))
     {

@@ -9,13 +9,19 @@
 
 #define NGX_HTTP_IDEMPOTENCY_DOC_SMALL  128
 
+/* so many members are put in their place before the rest is merged */
+#define NGX_HTTP_IDEMPOTENCY_DOC_MOVES  16
 
-static ngx_int_t ngx_http_idempotency_doc_grow(
-    ngx_http_idempotency_doc_t *doc);
+
+static uint32_t ngx_http_idempotency_doc_merge_sort(
+    ngx_http_idempotency_doc_node_t *nodes, uint32_t i, uint32_t *twice);
 static uint32_t ngx_http_idempotency_doc_merge(
     ngx_http_idempotency_doc_node_t *nodes, uint32_t one, uint32_t two,
     uint32_t *twice);
-static ngx_int_t ngx_http_idempotency_doc_compare(
+static ngx_inline ngx_int_t ngx_http_idempotency_doc_compare(
+    const ngx_http_idempotency_doc_node_t *one,
+    const ngx_http_idempotency_doc_node_t *two);
+static ngx_int_t ngx_http_idempotency_doc_compare_bytes(
     const ngx_http_idempotency_doc_node_t *one,
     const ngx_http_idempotency_doc_node_t *two);
 static uint32_t ngx_http_idempotency_doc_member(
@@ -88,45 +94,6 @@ ngx_http_idempotency_doc_hex(u_char ch)
 
 
 ngx_int_t
-ngx_http_idempotency_doc_add(ngx_http_idempotency_doc_t *doc, uint32_t parent,
-    ngx_http_idempotency_doc_node_t **node)
-{
-    ngx_http_idempotency_doc_node_t  *up, *new;
-
-    if (doc->n == doc->allocated
-        && ngx_http_idempotency_doc_grow(doc) != NGX_OK)
-    {
-        return doc->error ? NGX_DECLINED : NGX_ERROR;
-    }
-
-    new = &doc->nodes[doc->n];
-
-    ngx_memzero(new, sizeof(ngx_http_idempotency_doc_node_t));
-
-    new->parent = parent;
-
-    if (doc->n) {
-        up = &doc->nodes[parent];
-
-        if (up->last) {
-            doc->nodes[up->last].next = (uint32_t) doc->n;
-
-        } else {
-            up->child = (uint32_t) doc->n;
-        }
-
-        up->last = (uint32_t) doc->n;
-    }
-
-    doc->n++;
-
-    *node = new;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
 ngx_http_idempotency_doc_grow(ngx_http_idempotency_doc_t *doc)
 {
     ngx_uint_t                        n;
@@ -134,7 +101,7 @@ ngx_http_idempotency_doc_grow(ngx_http_idempotency_doc_t *doc)
 
     if (doc->allocated >= NGX_HTTP_IDEMPOTENCY_DOC_VALUES) {
         doc->error = "too many values";
-        return NGX_ERROR;
+        return NGX_DECLINED;
     }
 
     n = doc->allocated * 4;
@@ -160,40 +127,95 @@ ngx_http_idempotency_doc_grow(ngx_http_idempotency_doc_t *doc)
 }
 
 
-/* A merge sort of the list, with the runs of 2^i members in runs[i]. */
+/*
+ * Most objects are small or almost in order: the members that are not are put
+ * in their place one by one.  With many of them that would take too long.
+ */
 
 uint32_t
 ngx_http_idempotency_doc_sort(ngx_http_idempotency_doc_t *doc,
     uint32_t object)
 {
-    uint32_t                          i, next, twice, runs[32];
+    uint32_t                          i, last, twice, *place;
     ngx_int_t                         order;
-    ngx_uint_t                        k, n;
+    ngx_uint_t                        moves;
     ngx_http_idempotency_doc_node_t  *nodes;
 
     nodes = doc->nodes;
 
-    order = -1;
+    last = nodes[object].child;
 
-    for (i = nodes[object].child; i && order < 0; i = next) {
-        next = nodes[i].next;
-
-        if (next == 0) {
-            return 0;
-        }
-
-        order = ngx_http_idempotency_doc_compare(&nodes[i], &nodes[next]);
+    if (last == 0) {
+        return 0;
     }
 
-    n = 0;
     twice = 0;
+    moves = 0;
 
-    for (i = nodes[object].child; i; i = next) {
+    /* up to "last" they are in order */
+
+    for (i = nodes[last].next; i; i = nodes[last].next) {
+
+        order = ngx_http_idempotency_doc_compare(&nodes[last], &nodes[i]);
+
+        if (order == 0) {
+            twice = i;
+        }
+
+        if (order <= 0) {
+            last = i;
+            continue;
+        }
+
+        if (++moves > NGX_HTTP_IDEMPOTENCY_DOC_MOVES) {
+            nodes[object].child = ngx_http_idempotency_doc_merge_sort(nodes,
+                                               nodes[object].child, &twice);
+            break;
+        }
+
+        nodes[last].next = nodes[i].next;
+
+        /* behind those of the same name; "last" ends the search */
+
+        for (place = &nodes[object].child; /* void */ ;
+             place = &nodes[*place].next)
+        {
+            order = ngx_http_idempotency_doc_compare(&nodes[*place],
+                                                     &nodes[i]);
+            if (order > 0) {
+                break;
+            }
+
+            if (order == 0) {
+                twice = i;
+            }
+        }
+
+        nodes[i].next = *place;
+        *place = i;
+    }
+
+    return twice;
+}
+
+
+/* with the runs of 2^i members in runs[i] */
+
+static uint32_t
+ngx_http_idempotency_doc_merge_sort(ngx_http_idempotency_doc_node_t *nodes,
+    uint32_t i, uint32_t *twice)
+{
+    uint32_t    next, runs[32];
+    ngx_uint_t  k, n;
+
+    n = 0;
+
+    for ( /* void */ ; i; i = next) {
         next = nodes[i].next;
         nodes[i].next = 0;
 
         for (k = 0; k < n && runs[k]; k++) {
-            i = ngx_http_idempotency_doc_merge(nodes, runs[k], i, &twice);
+            i = ngx_http_idempotency_doc_merge(nodes, runs[k], i, twice);
             runs[k] = 0;
         }
 
@@ -208,13 +230,11 @@ ngx_http_idempotency_doc_sort(ngx_http_idempotency_doc_t *doc,
 
     for (k = 0; k < n; k++) {
         if (runs[k]) {
-            i = ngx_http_idempotency_doc_merge(nodes, runs[k], i, &twice);
+            i = ngx_http_idempotency_doc_merge(nodes, runs[k], i, twice);
         }
     }
 
-    nodes[object].child = i;
-
-    return twice;
+    return i;
 }
 
 
@@ -258,13 +278,35 @@ ngx_http_idempotency_doc_merge(ngx_http_idempotency_doc_node_t *nodes,
 }
 
 
+/* most names differ in the first byte, and below 0xee bytes are the order */
+
+static ngx_inline ngx_int_t
+ngx_http_idempotency_doc_compare(const ngx_http_idempotency_doc_node_t *one,
+    const ngx_http_idempotency_doc_node_t *two)
+{
+    u_char  a, b;
+
+    if (one->name_len && two->name_len) {
+        a = one->name[0];
+        b = two->name[0];
+
+        if (a != b && a < 0xee) {
+            return a < b ? -1 : 1;
+        }
+    }
+
+    return ngx_http_idempotency_doc_compare_bytes(one, two);
+}
+
+
 /*
  * By units of UTF-16, as RFC 8785 has it.  That is the order of the bytes of
  * UTF-8, except that what needs two units comes before U+E000 to U+FFFF.
  */
 
 static ngx_int_t
-ngx_http_idempotency_doc_compare(const ngx_http_idempotency_doc_node_t *one,
+ngx_http_idempotency_doc_compare_bytes(
+    const ngx_http_idempotency_doc_node_t *one,
     const ngx_http_idempotency_doc_node_t *two)
 {
     u_char    a, b;

@@ -40,6 +40,9 @@ typedef enum {
 #define NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME  0x10
 #define NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE       0x20
 
+/* a number that may have another form than the one it was sent in */
+#define NGX_HTTP_IDEMPOTENCY_DOC_REWRITE      0x40
+
 
 /* links are indices; the root is 0, so that 0 is "none" in all of them */
 
@@ -52,6 +55,8 @@ typedef struct {
     uint32_t        parent;
     uint32_t        child;         /* the first, and while parsing ... */
     uint32_t        last;          /* ... the last one */
+    uint32_t        span;          /* of a member that is canonical as it
+                                      stands: from the quote of its name */
     u_char          type;          /* ngx_http_idempotency_doc_type_e */
     u_char          flags;
 } ngx_http_idempotency_doc_node_t;
@@ -102,19 +107,63 @@ void ngx_http_idempotency_doc_mark(ngx_http_idempotency_doc_t *doc,
 
 /*
  * For the parsers.  start: no values yet.  add: a new value at the end of
- * "parent", which sets *node; the same returns.  sort: the children of an
- * object by name, those of the same name in their order; returns one whose
- * name occurs again, or 0.  decode: room for as many bytes as the
- * text has, or NULL.  hex: the value of a hexadecimal digit, or -1.
+ * "parent", which sets *node; the same returns, and those of grow: room for
+ * more.  sort: the children of an object by name, those of the same name in
+ * their order; returns one whose name occurs again, or 0.  decode: room for
+ * as many bytes as the text has, or NULL.  hex: the value of a hexadecimal
+ * digit, or -1.
  */
 void ngx_http_idempotency_doc_start(ngx_http_idempotency_doc_t *doc);
-ngx_int_t ngx_http_idempotency_doc_add(ngx_http_idempotency_doc_t *doc,
-    uint32_t parent, ngx_http_idempotency_doc_node_t **node);
+static ngx_inline ngx_int_t ngx_http_idempotency_doc_add(
+    ngx_http_idempotency_doc_t *doc, uint32_t parent,
+    ngx_http_idempotency_doc_node_t **node);
+ngx_int_t ngx_http_idempotency_doc_grow(ngx_http_idempotency_doc_t *doc);
 uint32_t ngx_http_idempotency_doc_sort(ngx_http_idempotency_doc_t *doc,
     uint32_t object);
 u_char *ngx_http_idempotency_doc_decode(ngx_http_idempotency_doc_t *doc,
     size_t len);
 ngx_int_t ngx_http_idempotency_doc_hex(u_char ch);
+
+
+static ngx_inline ngx_int_t
+ngx_http_idempotency_doc_add(ngx_http_idempotency_doc_t *doc, uint32_t parent,
+    ngx_http_idempotency_doc_node_t **node)
+{
+    ngx_int_t                         rc;
+    ngx_http_idempotency_doc_node_t  *up, *new;
+
+    if (doc->n == doc->allocated) {
+        rc = ngx_http_idempotency_doc_grow(doc);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    new = &doc->nodes[doc->n];
+
+    ngx_memzero(new, sizeof(ngx_http_idempotency_doc_node_t));
+
+    new->parent = parent;
+
+    if (doc->n) {
+        up = &doc->nodes[parent];
+
+        if (up->last) {
+            doc->nodes[up->last].next = (uint32_t) doc->n;
+
+        } else {
+            up->child = (uint32_t) doc->n;
+        }
+
+        up->last = (uint32_t) doc->n;
+    }
+
+    doc->n++;
+
+    *node = new;
+
+    return NGX_OK;
+}
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_DOC_H_INCLUDED_ */

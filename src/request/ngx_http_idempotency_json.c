@@ -15,18 +15,25 @@
 /* without an exponent, so many digits are in range */
 #define NGX_HTTP_IDEMPOTENCY_JSON_PLAIN  300
 
+/* and so many need no exponent */
+#define NGX_HTTP_IDEMPOTENCY_JSON_SAME   21
+
 
 static ngx_inline void ngx_http_idempotency_json_space(
     ngx_http_idempotency_json_t *j);
+static ngx_inline ngx_uint_t ngx_http_idempotency_json_comma(
+    ngx_http_idempotency_json_t *j);
 static ngx_int_t ngx_http_idempotency_json_step(
     ngx_http_idempotency_json_t *j);
+static ngx_int_t ngx_http_idempotency_json_children(
+    ngx_http_idempotency_json_t *j, ngx_uint_t object);
+static ngx_int_t ngx_http_idempotency_json_name(
+    ngx_http_idempotency_json_t *j, ngx_http_idempotency_doc_node_t *node);
 static ngx_int_t ngx_http_idempotency_json_value(
     ngx_http_idempotency_json_t *j, ngx_http_idempotency_doc_node_t *node);
 static ngx_int_t ngx_http_idempotency_json_open(
     ngx_http_idempotency_json_t *j);
 static ngx_int_t ngx_http_idempotency_json_close(
-    ngx_http_idempotency_json_t *j);
-static ngx_int_t ngx_http_idempotency_json_name(
     ngx_http_idempotency_json_t *j);
 static ngx_int_t ngx_http_idempotency_json_word(
     ngx_http_idempotency_json_t *j, char *word, size_t len);
@@ -78,24 +85,50 @@ ngx_http_idempotency_json_parse(ngx_http_idempotency_doc_t *doc,
 static ngx_inline void
 ngx_http_idempotency_json_space(ngx_http_idempotency_json_t *j)
 {
-    while (j->pos < j->last && *j->pos <= ' '
-           && (*j->pos == ' ' || *j->pos == LF || *j->pos == CR
-               || *j->pos == '\t'))
-    {
-        j->pos++;
+    const u_char  *p, *last;
+
+    last = j->last;
+
+    for (p = j->pos; p < last && *p <= ' '; p++) {
+        if (*p != ' ' && *p != LF && *p != CR && *p != '\t') {
+            break;
+        }
     }
+
+    j->pos = p;
 }
 
 
-/* one token, and the colon behind a name */
+/* goes behind it and the white space there, if that is what comes */
+
+static ngx_inline ngx_uint_t
+ngx_http_idempotency_json_comma(ngx_http_idempotency_json_t *j)
+{
+    ngx_http_idempotency_json_space(j);
+
+    if (j->pos == j->last || *j->pos != ',') {
+        return 0;
+    }
+
+    j->pos++;
+
+    ngx_http_idempotency_json_space(j);
+
+    return 1;
+}
+
+
+/* children, or the end of an array or object */
 
 static ngx_int_t
 ngx_http_idempotency_json_step(ngx_http_idempotency_json_t *j)
 {
-    ngx_int_t                         rc;
-    ngx_http_idempotency_doc_node_t  *node;
+    ngx_uint_t  object;
 
     switch (j->state) {
+
+    case NGX_HTTP_IDEMPOTENCY_JSON_ROOT:
+        return ngx_http_idempotency_json_children(j, 0);
 
     case NGX_HTTP_IDEMPOTENCY_JSON_FIRST_NAME:
 
@@ -103,10 +136,7 @@ ngx_http_idempotency_json_step(ngx_http_idempotency_json_t *j)
             return ngx_http_idempotency_json_close(j);
         }
 
-        /* fall through */
-
-    case NGX_HTTP_IDEMPOTENCY_JSON_NAME:
-        return ngx_http_idempotency_json_name(j);
+        return ngx_http_idempotency_json_children(j, 1);
 
     case NGX_HTTP_IDEMPOTENCY_JSON_FIRST:
 
@@ -114,54 +144,124 @@ ngx_http_idempotency_json_step(ngx_http_idempotency_json_t *j)
             return ngx_http_idempotency_json_close(j);
         }
 
-        /* fall through */
-
-    case NGX_HTTP_IDEMPOTENCY_JSON_VALUE:
-
-        node = j->node;
-
-        if (node == NULL) {
-            rc = ngx_http_idempotency_doc_add(j->doc, j->parent, &node);
-            if (rc != NGX_OK) {
-                return rc;
-            }
-        }
-
-        j->node = NULL;
-        j->state = NGX_HTTP_IDEMPOTENCY_JSON_AFTER;
-
-        return ngx_http_idempotency_json_value(j, node);
+        return ngx_http_idempotency_json_children(j, 0);
 
     default: /* NGX_HTTP_IDEMPOTENCY_JSON_AFTER */
         break;
     }
 
-    if (j->depth) {
+    if (j->depth == 0) {
+        return ngx_http_idempotency_json_error(j, "unexpected character");
+    }
 
-        if (j->doc->nodes[j->parent].type == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT) {
+    object = (j->doc->nodes[j->parent].type
+              == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT);
 
-            if (*j->pos == '}') {
-                return ngx_http_idempotency_json_close(j);
-            }
+    if (ngx_http_idempotency_json_comma(j)) {
+        return ngx_http_idempotency_json_children(j, object);
+    }
 
-            j->state = NGX_HTTP_IDEMPOTENCY_JSON_NAME;
-
-        } else {
-
-            if (*j->pos == ']') {
-                return ngx_http_idempotency_json_close(j);
-            }
-
-            j->state = NGX_HTTP_IDEMPOTENCY_JSON_VALUE;
-        }
-
-        if (*j->pos == ',') {
-            j->pos++;
-            return NGX_OK;
-        }
+    if (*j->pos == (object ? '}' : ']')) {
+        return ngx_http_idempotency_json_close(j);
     }
 
     return ngx_http_idempotency_json_error(j, "unexpected character");
+}
+
+
+/* values and their names, up to one that has children itself, or the last */
+
+static ngx_int_t
+ngx_http_idempotency_json_children(ngx_http_idempotency_json_t *j,
+    ngx_uint_t object)
+{
+    ngx_int_t                         rc;
+    ngx_uint_t                        tight;
+    const u_char                     *start;
+    ngx_http_idempotency_doc_node_t  *node;
+
+    do {
+        if (j->pos == j->last) {
+            return ngx_http_idempotency_json_error(j, "unexpected end");
+        }
+
+        if (object && *j->pos != '"') {
+            return ngx_http_idempotency_json_error(j, "a name is missing");
+        }
+
+        rc = ngx_http_idempotency_doc_add(j->doc, j->parent, &node);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        start = j->pos;
+        tight = 0;
+
+        if (object) {
+            rc = ngx_http_idempotency_json_name(j, node);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+
+            /* but two quotes and the colon, which leaves no white space */
+            tight = ((size_t) (j->pos - start) == (size_t) node->name_len + 3);
+        }
+
+        rc = ngx_http_idempotency_json_value(j, node);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        if (j->state != NGX_HTTP_IDEMPOTENCY_JSON_AFTER) {
+            return NGX_OK;
+        }
+
+        /* no flag: neither escapes nor another form of the number */
+
+        if (tight && node->flags == 0) {
+            node->span = (uint32_t) (j->pos - start);
+        }
+
+    } while (j->depth && ngx_http_idempotency_json_comma(j));
+
+    return NGX_OK;
+}
+
+
+/* up to the value */
+
+static ngx_int_t
+ngx_http_idempotency_json_name(ngx_http_idempotency_json_t *j,
+    ngx_http_idempotency_doc_node_t *node)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  escaped;
+
+    rc = ngx_http_idempotency_json_string(j, &node->name, &node->name_len,
+                                          &escaped);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (escaped) {
+        node->flags |= NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME;
+    }
+
+    ngx_http_idempotency_json_space(j);
+
+    if (j->pos == j->last || *j->pos != ':') {
+        return ngx_http_idempotency_json_error(j, "a colon is missing");
+    }
+
+    j->pos++;
+
+    ngx_http_idempotency_json_space(j);
+
+    if (j->pos == j->last) {
+        return ngx_http_idempotency_json_error(j, "unexpected end");
+    }
+
+    return NGX_OK;
 }
 
 
@@ -171,6 +271,8 @@ ngx_http_idempotency_json_value(ngx_http_idempotency_json_t *j,
 {
     ngx_int_t   rc;
     ngx_uint_t  escaped;
+
+    j->state = NGX_HTTP_IDEMPOTENCY_JSON_AFTER;
 
     switch (*j->pos) {
 
@@ -255,46 +357,6 @@ ngx_http_idempotency_json_close(ngx_http_idempotency_json_t *j)
 
 
 static ngx_int_t
-ngx_http_idempotency_json_name(ngx_http_idempotency_json_t *j)
-{
-    ngx_int_t                         rc;
-    ngx_uint_t                        escaped;
-    ngx_http_idempotency_doc_node_t  *node;
-
-    if (*j->pos != '"') {
-        return ngx_http_idempotency_json_error(j, "a name is missing");
-    }
-
-    rc = ngx_http_idempotency_doc_add(j->doc, j->parent, &node);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    rc = ngx_http_idempotency_json_string(j, &node->name, &node->name_len,
-                                          &escaped);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    if (escaped) {
-        node->flags |= NGX_HTTP_IDEMPOTENCY_DOC_ESCAPE_NAME;
-    }
-
-    ngx_http_idempotency_json_space(j);
-
-    if (j->pos == j->last || *j->pos != ':') {
-        return ngx_http_idempotency_json_error(j, "a colon is missing");
-    }
-
-    j->pos++;
-    j->node = node;
-    j->state = NGX_HTTP_IDEMPOTENCY_JSON_VALUE;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
 ngx_http_idempotency_json_word(ngx_http_idempotency_json_t *j, char *word,
     size_t len)
 {
@@ -314,15 +376,17 @@ static ngx_int_t
 ngx_http_idempotency_json_number(ngx_http_idempotency_json_t *j,
     ngx_http_idempotency_doc_node_t *node)
 {
-    ngx_uint_t     plain;
+    ngx_uint_t     plain, same;
     const u_char  *p, *last, *digits;
 
     p = j->pos;
     last = j->last;
     plain = 1;
+    same = 1;
 
     if (*p == '-') {
         p++;
+        same = 0;
     }
 
     if (p == last || !ngx_http_idempotency_json_is_digit(*p)) {
@@ -344,6 +408,8 @@ ngx_http_idempotency_json_number(ngx_http_idempotency_json_t *j,
         if (p == digits) {
             return ngx_http_idempotency_json_error(j, "not a number");
         }
+
+        same &= (*j->pos != '0' && p[-1] != '0');
     }
 
     if (p < last && (*p == 'e' || *p == 'E')) {
@@ -365,6 +431,12 @@ ngx_http_idempotency_json_number(ngx_http_idempotency_json_t *j,
 
     node->data = j->pos;
     node->len = (uint32_t) (p - j->pos);
+
+    /* most are in their form already: 15, 15.5 */
+
+    if (!same || !plain || node->len > NGX_HTTP_IDEMPOTENCY_JSON_SAME) {
+        node->flags |= NGX_HTTP_IDEMPOTENCY_DOC_REWRITE;
+    }
 
     if ((!plain || p - j->pos > NGX_HTTP_IDEMPOTENCY_JSON_PLAIN)
         && ngx_http_idempotency_number_range(node->data, node->len) != NGX_OK)

@@ -7,7 +7,6 @@
 #include "ngx_http_idempotency_json.h"
 
 
-static void ngx_http_idempotency_json_skip(ngx_http_idempotency_json_t *j);
 static ngx_int_t ngx_http_idempotency_json_escape(
     ngx_http_idempotency_json_t *j, u_char **dst);
 static ngx_int_t ngx_http_idempotency_json_unicode(
@@ -18,24 +17,8 @@ static size_t ngx_http_idempotency_json_utf8(const u_char *p,
     const u_char *last);
 
 
-/* what goes on a string as it is: ASCII from the space on but " and \ */
-
-static uint32_t  ngx_http_idempotency_json_plain[] = {
-    0x00000000, 0xfffffffb, 0xefffffff, 0xffffffff,
-    0x00000000, 0x00000000, 0x00000000, 0x00000000
-};
-
-
-#define ngx_http_idempotency_json_is_plain(c)                                 \
-    (ngx_http_idempotency_json_plain[(c) >> 5] & (1U << ((c) & 0x1f)))
-
-
-/* a byte, eight times */
-#define ngx_http_idempotency_json_each(c)  ((c) * 0x0101010101010101ULL)
-
-
 ngx_int_t
-ngx_http_idempotency_json_string(ngx_http_idempotency_json_t *j,
+ngx_http_idempotency_json_string_parts(ngx_http_idempotency_json_t *j,
     const u_char **data, uint32_t *len, ngx_uint_t *escaped)
 {
     size_t         n;
@@ -51,7 +34,7 @@ ngx_http_idempotency_json_string(ngx_http_idempotency_json_t *j,
 
     for ( ;; ) {
 
-        ngx_http_idempotency_json_skip(j);
+        j->pos = ngx_http_idempotency_json_skip(j->pos, j->last);
 
         if (j->pos == j->last) {
             return ngx_http_idempotency_json_error(j, "unexpected end");
@@ -112,54 +95,6 @@ ngx_http_idempotency_json_string(ngx_http_idempotency_json_t *j,
     *len = (uint32_t) (dst - decoded);
 
     return NGX_OK;
-}
-
-
-/* what is plain, most of it eight bytes at a time */
-
-static void
-ngx_http_idempotency_json_skip(ngx_http_idempotency_json_t *j)
-{
-    uint64_t       x, stop;
-    const u_char  *p;
-
-    p = j->pos;
-
-    while (j->last - p >= 8) {
-
-        ngx_memcpy(&x, p, 8);
-
-        /*
-         * the high bit of a byte below the space, of a quote, of a backslash,
-         * and of what is not ASCII; a borrow only reaches bytes behind one
-         * that has it already, if the first byte is the lowest
-         */
-
-        stop = ((x - ngx_http_idempotency_json_each(0x20))
-                | ((x ^ ngx_http_idempotency_json_each('"'))
-                   - ngx_http_idempotency_json_each(1))
-                | ((x ^ ngx_http_idempotency_json_each('\\'))
-                   - ngx_http_idempotency_json_each(1))
-                | x)
-               & ngx_http_idempotency_json_each(0x80);
-
-        if (stop) {
-#if (NGX_HAVE_LITTLE_ENDIAN)
-            j->pos = p + (__builtin_ctzll(stop) >> 3);
-            return;
-#else
-            break;
-#endif
-        }
-
-        p += 8;
-    }
-
-    while (p < j->last && ngx_http_idempotency_json_is_plain(*p)) {
-        p++;
-    }
-
-    j->pos = p;
 }
 
 
