@@ -91,7 +91,6 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
 
     redis->started = 0;
 
-    redis->topology->stop(redis);
     ngx_idempotency_redis_hear_stop(redis);
 
     if (redis->again.timer_set) {
@@ -109,6 +108,10 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
     }
 
     ngx_idempotency_redis_abandon(&redis->waiting);
+
+    /* commands of theirs may have been among these */
+
+    redis->topology->stop(redis);
     ngx_idempotency_redis_memory_stop(redis);
 }
 
