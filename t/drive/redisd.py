@@ -218,6 +218,7 @@ class Pair:
         self.server = server
         self.lose = False
         self.late = False
+        self.instead = {}         # replies by the words that are echoed
 
     def close(self):
         for sock in (self.client, self.server):
@@ -254,9 +255,11 @@ class Pair:
             # whoever sent it may be gone by then
             self.proxy.held.wait(30)
         elif isinstance(action, bytes) or action and action[0] == '-':
-            self.client.sendall(action if isinstance(action, bytes)
-                                else action.encode() + b'\r\n')
-            return True
+            # in its turn, behind the replies that are still to come
+            word = os.urandom(16).hex().encode()
+            self.instead[word] = action if isinstance(action, bytes) \
+                else action.encode() + b'\r\n'
+            args = (b'ECHO', word)
         self.lose = self.lose or action == 'lose'
         self.late = self.late or action == 'late'
         self.server.sendall(encode(*args))
@@ -268,6 +271,15 @@ class Pair:
                 data = self.server.recv(65536)
                 if not data or self.lose:
                     break
+                for word in list(self.instead):
+                    bulk = b'$%d\r\n%s\r\n' % (len(word), word)
+                    while bulk[:5] in data and bulk not in data:
+                        more = self.server.recv(65536)
+                        if not more:
+                            break
+                        data += more
+                    if bulk in data:
+                        data = data.replace(bulk, self.instead.pop(word))
                 if not self.late:
                     self.client.sendall(data)
         except OSError:
