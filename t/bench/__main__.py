@@ -27,13 +27,14 @@ import compare  # noqa: E402
 import growth  # noqa: E402
 import pause  # noqa: E402
 import rows  # noqa: E402
+import waiting  # noqa: E402
 import zone  # noqa: E402
 from bench import Bench  # noqa: E402
 from instructions import instructions  # noqa: E402
 from page import Page, machine  # noqa: E402
 from servers import Node  # noqa: E402
 
-PARTS = ['compare', 'pause', 'operations', 'records', 'bodies',
+PARTS = ['compare', 'pause', 'waiting', 'operations', 'records', 'bodies',
          'connections', 'instructions']
 
 
@@ -107,6 +108,8 @@ def main():
         text, miss = pause.report(bench)
         page.write('pause', text)
         missed += miss
+    if 'waiting' in parts:
+        page.write('waiting', waiting.report(bench, 5 if args.quick else 51))
     if 'operations' in parts:
         page.write('operations', zone.operations(bench, args.records))
     for name in ('records', 'bodies', 'connections'):

@@ -53,11 +53,17 @@ class C4(SetCampaign):
         return over and healed
 
 
+def patient():
+    """sentinels that see no master down but those which are killed"""
+    return Sentinels(down_after=2000)
+
+
 class C4n(C4):
     """Without acknowledgement: the losses are counted."""
 
     name = 'C4n'
     title = 'the master of sentinels is killed, no replicas='
+    servers = staticmethod(patient)
     strict = False
     mutants = ()
     store_args = 'amnesia=0'
