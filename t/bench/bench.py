@@ -32,6 +32,7 @@ class Bench:
         self.filled = set()         # sets of replays that are there
         self.pace = {}              # seconds of a turn
         self.turns = 0
+        self.told = []              # what is wrong in logs
 
     def subject(self, case):
         if case.name not in self.subjects:
@@ -131,6 +132,8 @@ class Bench:
         controls = {case.name: case for case in cases}
         results = self.rounds(cases, 0, connections=connections)
         for turn in range(rounds):
+            if turn:
+                self.renew(cases, connections)
             order = list(cases)
             random.Random(turn).shuffle(order)
             for i, case in enumerate(order):
@@ -144,10 +147,21 @@ class Bench:
                                                  taken[control.name]))
         return results
 
+    def renew(self, cases, connections):
+        """New processes: some have their memory where it is slower."""
+        for case in cases:
+            if case.stays:
+                continue
+            subject = self.subjects.pop(case.name)
+            self.told += complaints(case.name, subject)
+            subject.stop()
+            self.filled -= {(case.name, 0)}
+            with named(case):
+                self.ready(case, 0, connections)
+
     def complaints(self):
-        return ['%s: %s' % (name, line)
-                for name, subject in self.subjects.items()
-                for line in subject.complaints()]
+        return self.told + [line for item in self.subjects.items()
+                            for line in complaints(*item)]
 
 
 Sample = collections.namedtuple(
@@ -180,6 +194,10 @@ class Samples(list):
         """The median of the pairs: what slows one of them slows both."""
         return statistics.median(getattr(a, name) / getattr(b, name)
                                  for a, b in self.pairs)
+
+
+def complaints(name, subject):
+    return ['%s: %s' % (name, line) for line in subject.complaints()]
 
 
 # answers and executions, looked at one by one
