@@ -38,7 +38,7 @@ class Liar(Fake):
         super().__init__()
         self.server = server
         self.epoch = epoch
-        self.listeners = []
+        self.asked = 0
         self.login = self.say
 
     def say(self, args):
@@ -52,6 +52,7 @@ class Liar(Fake):
         if words[:2] == [b'SENTINEL', b'MASTER']:
             if self.server is None:
                 return b'-ERR No such master with that name\r\n'
+            self.asked += 1
             return array('name', 'pay', 'config-epoch', self.epoch)
         return b'+PONG\r\n'
 
@@ -85,7 +86,9 @@ def test_lies(up):
 
     # an older word does not count while the master is there
     one.epoch = 5
-    two.server, two.epoch = other, 3
+    n = one.asked
+    ok(until(lambda: one.asked > n + 1, 20), 'the sentinels are asked again')
+    two.epoch, two.server = 3, other
     time.sleep(2.5)
     for i in range(5):
         gw.post('/pay/ok', 'older-%d' % i)
