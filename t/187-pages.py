@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The configurations of the pages work as they are pasted.
+"""The configurations of these pages work as they are pasted: keys, security,
+profiles, tokens, sequences.
 
 Each block that begins with "http {" is run, with no change but that of the two
 ports; then the gateway does what its page says.

@@ -129,23 +129,31 @@ class Bench:
     def pairs(self, cases, rounds, connections):
         """The same, and each case with its control before or behind it: the
         machine is slower at some times than at others."""
-        controls = {case.name: case for case in cases}
         results = self.rounds(cases, 0, connections=connections)
         for turn in range(rounds):
             if turn:
                 self.renew(cases, connections)
-            order = list(cases)
-            random.Random(turn).shuffle(order)
-            for i, case in enumerate(order):
-                control = controls.get(case.control, case)
-                both = [control, case] if (turn + i) % 2 else [case, control]
-                taken = {one.name: self.measure(one, 0, connections)
-                         for one in both}
-                for name, sample in taken.items():
-                    results[name].append(sample)
-                results[case.name].pairs.append((taken[case.name],
-                                                 taken[control.name]))
+            self.turn_of_pairs(cases, turn, connections, results)
+            for case in cases:
+                with named(case):
+                    check_replays(case, self.subject(case), 0)
         return results
+
+    def turn_of_pairs(self, cases, turn, connections, results):
+        controls = {case.name: case for case in cases}
+        order = list(cases)
+        random.Random(turn).shuffle(order)
+        for i, case in enumerate(order):
+            both = [case]
+            if case.control in controls and case.control != case.name:
+                both.insert((turn + i) % 2, controls[case.control])
+            taken = {one.name: self.measure(one, 0, connections)
+                     for one in both}
+            for name, sample in taken.items():
+                results[name].append(sample)
+            results[case.name].pairs.append(
+                (taken[case.name], taken.get(case.control,
+                                             taken[case.name])))
 
     def renew(self, cases, connections):
         """New processes: some have their memory where it is slower."""
@@ -155,6 +163,8 @@ class Bench:
             subject = self.subjects.pop(case.name)
             self.told += complaints(case.name, subject)
             subject.stop()
+            if subject.db is not None:
+                self.redis.give_back(subject.db)
             self.filled -= {(case.name, 0)}
             with named(case):
                 self.ready(case, 0, connections)

@@ -168,6 +168,7 @@ class RedisServer(Redis):
         self.ca = folder + '/ca.crt'
         self.tls = rig.free_port()
         self.databases = 0
+        self.free = []              # that were given back
         super().__init__(os.path.join(rig.WORK, 'redis'),
                          'appendonly no', 'databases 256',
                          'tls-port %d' % self.tls, 'tls-auth-clients no',
@@ -193,9 +194,15 @@ class RedisServer(Redis):
                            check=True, capture_output=True)
 
     def database(self):
-        """The number of one that nobody has yet."""
+        """The number of one that nobody has."""
+        if self.free:
+            return self.free.pop()
         self.databases += 1
         return self.databases
+
+    def give_back(self, db):
+        self.forget(db)
+        self.free.append(db)
 
     def names(self, db):
         """For the address of a store."""
