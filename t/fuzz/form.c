@@ -97,7 +97,8 @@ static u_char *
 fuzz_escape(u_char *p, const u_char *data, size_t len)
 {
     while (len--) {
-        p = ngx_sprintf(p, "%%%02xd", (ngx_int_t) *data++);
+        *p++ = '%';
+        p = ngx_hex_dump(p, (u_char *) data++, 1);
     }
 
     return p;
