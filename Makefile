@@ -201,7 +201,7 @@ model:
 	@t/install gcc python3 spin
 	@t/model/run --stories
 
-# A quarter of an hour, on a machine that does nothing else; ROUNDS=30 gives
+# Half an hour, on a machine that does nothing else; ROUNDS=30 gives
 # better medians, QUICK=1 ROUNDS=1 shows in two minutes that it works.
 BENCH_PACKAGES := libnginx-mod-http-lua lua-nginx-redis openssl python3 \
                   redis-server valgrind wrk
