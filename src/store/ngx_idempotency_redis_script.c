@@ -73,15 +73,32 @@
 
 
 static char  ngx_idempotency_redis_script_begin[] =
-    "local own, fp, lease, keep, ttl, tomb, fence, head, status, flags, kept\n"
-    "  = struct.unpack('>c16c32I8I8I8I8I8I4I2BB', ARGV[1])\n"
-    "local tell = flags >= 32\n"
-    "if tell then flags = flags - 32 end\n"
+    "local own = string.sub(ARGV[1], 1, 16)\n"
     "local t = redis.call('TIME')\n"
     "local us = t[1] * 1000000 + t[2]\n"
     "local now = (us - us % 1000) / 1000\n"
+    "local v = redis.call('GET', KEYS[1])\n";
+
+
+/*
+ * A claim of what is done says nothing else than the record does: what most
+ * duplicates get is not taken apart.
+ */
+
+static char  ngx_idempotency_redis_script_replay[] =
+    "if v and #v >= 116 and string.sub(v, 1, 2) == '\\1\\4'\n"
+    "   and string.sub(v, 9, 24) ~= own\n"
+    "   and struct.unpack('>I8', v, 73) > now then\n"
+    "  return struct.pack('>BI8c16', 2, now, own) .. v\n"
+    "end\n";
+
+
+static char  ngx_idempotency_redis_script_decode[] =
+    "local fp, lease, keep, ttl, tomb, fence, head, status, flags, kept\n"
+    "  = struct.unpack('>c32I8I8I8I8I8I4I2BB', ARGV[1], 17)\n"
+    "local tell = flags >= 32\n"
+    "if tell then flags = flags - 32 end\n"
     "local F = '>BBBBI2I2c16c32I8I8I8I8I4I4I4I4I4I8'\n"
-    "local v = redis.call('GET', KEYS[1])\n"
     "local result, put, whole, st, r\n"
     "local tail, value = '', ''\n"
     "local version, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD "\n"
@@ -399,7 +416,8 @@ static char  ngx_idempotency_redis_script_back[] =
 
 
 typedef struct {
-    char                              *before;    /* NULL: it stands alone */
+    char                              *early;     /* NULL: it stands alone */
+    char                              *before;
     char                              *body;
     char                              *behind;
 } ngx_idempotency_redis_parts_t;
@@ -408,22 +426,23 @@ typedef struct {
 /* in the order of ngx_idempotency_op_e and ngx_idempotency_redis_script_e */
 
 static ngx_idempotency_redis_parts_t  ngx_idempotency_redis_scripts[] = {
-    { "", ngx_idempotency_redis_script_claim, "" },
-    { "", ngx_idempotency_redis_script_complete, "" },
-    { "", ngx_idempotency_redis_script_release, "" },
-    { "", ngx_idempotency_redis_script_mark_unknown, "" },
-    { "", ngx_idempotency_redis_script_probe, "" },
-    { "", ngx_idempotency_redis_script_renew, "" },
-    { "", ngx_idempotency_redis_script_issue, "" },
-    { "", ngx_idempotency_redis_script_fetch, "" },
-    { "", ngx_idempotency_redis_script_not_executed, "" },
-    { "", ngx_idempotency_redis_script_purge, "" },
-    { NULL, ngx_idempotency_redis_script_list, NULL },
-    { "", ngx_idempotency_redis_script_executed, "" },
-    { ngx_idempotency_redis_script_number,
+    { ngx_idempotency_redis_script_replay, "",
+      ngx_idempotency_redis_script_claim, "" },
+    { "", "", ngx_idempotency_redis_script_complete, "" },
+    { "", "", ngx_idempotency_redis_script_release, "" },
+    { "", "", ngx_idempotency_redis_script_mark_unknown, "" },
+    { "", "", ngx_idempotency_redis_script_probe, "" },
+    { "", "", ngx_idempotency_redis_script_renew, "" },
+    { "", "", ngx_idempotency_redis_script_issue, "" },
+    { "", "", ngx_idempotency_redis_script_fetch, "" },
+    { "", "", ngx_idempotency_redis_script_not_executed, "" },
+    { "", "", ngx_idempotency_redis_script_purge, "" },
+    { NULL, NULL, ngx_idempotency_redis_script_list, NULL },
+    { "", "", ngx_idempotency_redis_script_executed, "" },
+    { "", ngx_idempotency_redis_script_number,
       ngx_idempotency_redis_script_claim,
       ngx_idempotency_redis_script_number_end },
-    { ngx_idempotency_redis_script_back,
+    { "", ngx_idempotency_redis_script_back,
       ngx_idempotency_redis_script_release, "" }
 };
 
@@ -437,7 +456,7 @@ ngx_idempotency_redis_script(ngx_pool_t *pool,
 
     parts = &ngx_idempotency_redis_scripts[type];
 
-    if (parts->before == NULL) {
+    if (parts->early == NULL) {
         script->data = (u_char *) parts->body;
         script->len = ngx_strlen(parts->body);
 
@@ -446,6 +465,8 @@ ngx_idempotency_redis_script(ngx_pool_t *pool,
 
     script->data = ngx_pnalloc(pool,
                                sizeof(ngx_idempotency_redis_script_begin)
+                               + ngx_strlen(parts->early)
+                               + sizeof(ngx_idempotency_redis_script_decode)
                                + ngx_strlen(parts->before)
                                + ngx_strlen(parts->body)
                                + ngx_strlen(parts->behind)
@@ -454,8 +475,9 @@ ngx_idempotency_redis_script(ngx_pool_t *pool,
         return NGX_ERROR;
     }
 
-    p = ngx_sprintf(script->data, "%s%s%s%s%s",
-                    ngx_idempotency_redis_script_begin, parts->before,
+    p = ngx_sprintf(script->data, "%s%s%s%s%s%s%s",
+                    ngx_idempotency_redis_script_begin, parts->early,
+                    ngx_idempotency_redis_script_decode, parts->before,
                     parts->body, parts->behind,
                     ngx_idempotency_redis_script_end);
 

@@ -11,6 +11,7 @@
 #include "ngx_idempotency_shm_mark.h"
 #include "ngx_idempotency_shm_move.h"
 #include "ngx_idempotency_shm_steps.h"
+#include "ngx_idempotency_shm_time.h"
 
 
 /* the digests of a mark and of its records begin with the same bytes */

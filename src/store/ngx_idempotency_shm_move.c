@@ -8,6 +8,7 @@
 
 
 #include "ngx_idempotency_shm_move.h"
+#include "ngx_idempotency_shm_time.h"
 
 
 /* overdue records that make room for one allocation, at a time */
@@ -118,21 +119,10 @@ ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx, uint64_t now,
     ngx_uint_t                   i;
     ngx_idempotency_shm_node_t  *node;
 
-    if (now < ctx->sh->due) {
-        return 0;
-    }
-
     for (i = 0; i < n; i++) {
 
-        node = ngx_idempotency_shm_first(ctx);
-
+        node = ngx_idempotency_shm_next_due(ctx, now);
         if (node == NULL) {
-            ctx->sh->due = (uint64_t) -1;
-            break;
-        }
-
-        if (now < node->expire.key) {
-            ctx->sh->due = node->expire.key;
             break;
         }
 

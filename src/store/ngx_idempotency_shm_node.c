@@ -5,6 +5,7 @@
 
 
 #include "ngx_idempotency_shm_answer.h"
+#include "ngx_idempotency_shm_time.h"
 
 
 _Static_assert(sizeof(ngx_idempotency_shm_node_t)
@@ -16,8 +17,6 @@ static void ngx_idempotency_shm_tree(ngx_idempotency_shm_ctx_t *ctx,
     ngx_rbtree_key_t key, ngx_rbtree_t *tree);
 static ngx_int_t ngx_idempotency_shm_compare(ngx_rbtree_key_t key,
     u_char *rest, ngx_rbtree_node_t *node);
-static void ngx_idempotency_shm_insert_expire(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t due);
 static void ngx_idempotency_shm_insert_value(ngx_rbtree_node_t *temp,
     ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
 
@@ -212,7 +211,7 @@ ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_idempotency_shm_point();
 
-    ngx_idempotency_shm_insert_expire(ctx, node, due);
+    ngx_idempotency_shm_time_insert(ctx, node, due);
 
     sh->number++;
 }
@@ -245,58 +244,11 @@ ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
     ngx_rbtree_delete(&tree, &node->node);
     sh->roots[key & sh->mask] = tree.root;
 
-    ngx_rbtree_delete(&sh->expire, &node->expire);
+    ngx_idempotency_shm_time_remove(ctx, node);
 
     ngx_idempotency_shm_point();
 
     ngx_idempotency_shm_free_answer(ctx, node);
 
     ngx_slab_free_locked(ctx->shpool, node);
-}
-
-
-void
-ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t due)
-{
-    if (node->expire.key == due) {
-        return;
-    }
-
-    /* zeroes the key, see ngx_idempotency_shm_rebuild_trees() */
-
-    ngx_rbtree_delete(&ctx->sh->expire, &node->expire);
-
-    ngx_idempotency_shm_point();
-
-    ngx_idempotency_shm_insert_expire(ctx, node, due);
-}
-
-
-static void
-ngx_idempotency_shm_insert_expire(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t due)
-{
-    ctx->sh->due = ngx_min(ctx->sh->due, due);
-
-    node->expire.key = due;
-    ngx_rbtree_insert(&ctx->sh->expire, &node->expire);
-}
-
-
-ngx_idempotency_shm_node_t *
-ngx_idempotency_shm_first(ngx_idempotency_shm_ctx_t *ctx)
-{
-    ngx_rbtree_t       *tree;
-    ngx_rbtree_node_t  *min;
-
-    tree = &ctx->sh->expire;
-
-    if (tree->root == tree->sentinel) {
-        return NULL;
-    }
-
-    min = ngx_rbtree_min(tree->root, tree->sentinel);
-
-    return ngx_rbtree_data(min, ngx_idempotency_shm_node_t, expire);
 }

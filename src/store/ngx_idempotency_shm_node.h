@@ -20,7 +20,7 @@
 
 
 #define NGX_IDEMPOTENCY_SHM_NODE_SIZE    256
-#define NGX_IDEMPOTENCY_SHM_INLINE       20
+#define NGX_IDEMPOTENCY_SHM_INLINE       12
 
 #define NGX_IDEMPOTENCY_SHM_DIGEST_REST                                       \
     (NGX_IDEMPOTENCY_DIGEST_LEN - sizeof(ngx_rbtree_key_t))
@@ -46,32 +46,39 @@ typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
  *
  * A mark has two counts in "fingerprint"; "status" says which one is valid.
  * It is due at "lease".
+ *
+ * The order is that of lines in a processor's cache: a lookup reads the first
+ * 64 bytes only.
  */
 
 struct ngx_idempotency_shm_node_s {
     ngx_rbtree_node_t              node;       /* key: begin of the digest */
-    ngx_rbtree_node_t              expire;     /* key: when it is due, msec */
-    ngx_idempotency_shm_node_t    *next;       /* of all records */
-    ngx_idempotency_shm_node_t   **prev;       /* NULL: not in the zone yet */
-    ngx_idempotency_shm_piece_t   *answer;
+    u_char                         digest[NGX_IDEMPOTENCY_SHM_DIGEST_REST];
+
+    u_char                         fingerprint
+                                       [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    u_char                         owner[NGX_IDEMPOTENCY_OWNER_LEN];
     uint64_t                       fence;
     uint64_t                       lease;      /* its end, msec */
+
     uint64_t                       issued;     /* its end, msec; 0: was not */
     int64_t                        created;
+    ngx_idempotency_shm_piece_t   *answer;
     uint32_t                       generation; /* another after each move */
     uint32_t                       attempts;
     uint32_t                       keep;       /* seconds */
     uint32_t                       tombstone;  /* seconds */
     uint32_t                       head_len;
     uint32_t                       body_len;
-    u_char                         digest[NGX_IDEMPOTENCY_SHM_DIGEST_REST];
-    u_char                         owner[NGX_IDEMPOTENCY_OWNER_LEN];
-    u_char                         fingerprint
-                                       [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
     uint16_t                       status;
     u_char                         kept;
     u_char                         state;
     u_char                         data[NGX_IDEMPOTENCY_SHM_INLINE];
+
+    ngx_rbtree_node_t              expire;     /* key: when it is due, msec */
+    ngx_rbtree_node_t             *same;       /* see shm_time.c */
+    ngx_idempotency_shm_node_t    *next;       /* of all records */
+    ngx_idempotency_shm_node_t   **prev;       /* NULL: not in the zone yet */
 };
 
 
@@ -99,14 +106,6 @@ void ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
 /* takes a record out of the zone and frees it with its answer */
 void ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node);
-
-/* time looks at the record at "due" */
-void ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t due);
-
-/* the record that time looks at next, if any */
-ngx_idempotency_shm_node_t *ngx_idempotency_shm_first(
-    ngx_idempotency_shm_ctx_t *ctx);
 
 
 #endif /* _NGX_IDEMPOTENCY_SHM_NODE_H_INCLUDED_ */

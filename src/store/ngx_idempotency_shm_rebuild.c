@@ -375,7 +375,7 @@ ngx_idempotency_shm_rebuild_trees(ngx_idempotency_shm_ctx_t *ctx)
 
         } else if (due == 0) {
 
-            /* ngx_rbtree_delete() zeroes the key: time was about to act */
+            /* it was between two times: time was about to act */
 
             due = now;
         }
