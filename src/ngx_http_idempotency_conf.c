@@ -175,6 +175,14 @@ ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
                "such as $http_idempotency_key";
     }
 
+    if (ilcf->key->lengths == NULL) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"idempotency_key\" \"%V\" has no variable, all "
+                           "requests of a source have the same key; a "
+                           "variable begins with \"$\"", &value[1]);
+        return NGX_CONF_OK;
+    }
+
     if (value[1].len <= sizeof("$http_") - 1
         || ngx_strncasecmp(value[1].data, (u_char *) "$http_",
                            sizeof("$http_") - 1) != 0)

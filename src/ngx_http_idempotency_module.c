@@ -332,6 +332,18 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 
     for (i = 0; i < imcf->stores.nelts; i++) {
 
+        if (stores[i]->submit == NULL
+            && stores[i]->name.len == 2
+            && ngx_strncmp(stores[i]->name.data, "on", 2) == 0)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"idempotency\" takes the name of a store and not "
+                          "\"on\" in %s:%ui: write \"idempotency pay;\" there "
+                          "and \"idempotency_store pay shm:10m;\" in http{}",
+                          stores[i]->file, stores[i]->line);
+            return NGX_ERROR;
+        }
+
         if (stores[i]->submit == NULL) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "the store \"%V\" of \"idempotency\" is not defined "

@@ -1501,3 +1501,24 @@ idempotency_ttl 1d tombstone=100y;
 --- error_log
 invalid time "100y" in "idempotency_ttl"
 68 years at most
+
+
+
+=== TEST 148: a key without a variable is most likely a mistake
+--- wrong
+idempotency_key order;
+idempotency_ttl 100y;
+--- error_log
+[warn]
+"idempotency_key" "order" has no variable
+all requests of a source have the same key
+
+
+
+=== TEST 149: idempotency is not switched on, it gets a store
+--- wrong_location
+idempotency on;
+idempotency_source $remote_addr;
+--- error_log
+"idempotency" takes the name of a store and not "on"
+write "idempotency pay;" there and "idempotency_store pay shm:10m;" in http{}
