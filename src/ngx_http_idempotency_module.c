@@ -337,9 +337,9 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
             && ngx_strncmp(stores[i]->name.data, "on", 2) == 0)
         {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "\"idempotency\" takes the name of a store and not "
-                          "\"on\" in %s:%ui: write \"idempotency pay;\" there "
-                          "and \"idempotency_store pay shm:10m;\" in http{}",
+                          "\"on\" in %s:%ui is not the name of a store: name "
+                          "one there, as in \"idempotency pay;\", and add "
+                          "\"idempotency_store pay shm:10m;\" to http{}",
                           stores[i]->file, stores[i]->line);
             return NGX_ERROR;
         }

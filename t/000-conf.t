@@ -1520,5 +1520,5 @@ all requests of a source have the same key
 idempotency on;
 idempotency_source $remote_addr;
 --- error_log
-"idempotency" takes the name of a store and not "on"
-write "idempotency pay;" there and "idempotency_store pay shm:10m;" in http{}
+is not the name of a store: name one there, as in "idempotency pay;"
+add "idempotency_store pay shm:10m;" to http{}

@@ -22,7 +22,7 @@ DAY = 24 * 3600 * 1000
 def others(nginx):
     """Records in every state, that nobody touches."""
     ask = nginx.ask
-    for key, size in (('o-small', 15), ('o-mid', 333), ('o-long', 150000)):
+    for key, size in (('o-small', 11), ('o-mid', 333), ('o-long', 150000)):
         ask('pay', op='claim', key=key, owner='O', fp='F')
         ask('pay', op='complete', key=key, owner='O', head='h', body_len=size)
     ask('pay', op='claim', key='o-exec', owner='O', lease=10 * DAY)
@@ -59,7 +59,7 @@ CASES = [
      dict(op='claim', owner='A', flags='unknown'), {'unknown', 'executing'}),
 
     ('complete, tiny', [dict(op='claim', owner='A')],
-     dict(op='complete', owner='A', body_len=18), {'executing', 'done'}),
+     dict(op='complete', owner='A', body_len=12), {'executing', 'done'}),
 
     ('complete, small', [dict(op='claim', owner='A')],
      dict(op='complete', owner='A', body_len=348), {'executing', 'done'}),

@@ -4,6 +4,7 @@ many times is as large as on the first day, whatever the order and the length
 of its answers, and whether they ended as tombstones, were purged or replaced.
 """
 
+import itertools
 import os
 import random
 import sys
@@ -80,6 +81,24 @@ def test_mixed():
     ok('[alert]' not in nginx.log(), 'the slab was in order')
 
 
+def test_together():
+    """Records that are due together leave in any order."""
+    nginx = Nginx({'pay': '2m'}, workers=1)
+    first = int(nginx.ask('pay', op='info')['free'])
+    for end in ('complete', 'release', 'mark_unknown'):
+        for order in itertools.permutations('abcd'):
+            for key in 'abcd':
+                nginx.ask('pay', op='claim', key=key, owner='A')
+            # each of them goes elsewhere: to its ttl, to that of a stub
+            for key in order:
+                nginx.ask('pay', op=end, key=key, owner='A', ttl=100)
+            for key in order[::-1]:
+                nginx.ask('pay', op='purge', key=key, fence='current')
+    same(empty(nginx), (0, first), 'all that were together are gone')
+    ok('[alert]' not in nginx.log(), 'the slab was in order then')
+
+
 test_fill()
 test_mixed()
+test_together()
 finish()

@@ -81,13 +81,12 @@ static char  ngx_idempotency_redis_script_begin[] =
 
 
 /*
- * A claim of what is done says nothing else than the record does: what most
+ * A claim of what is done gets the record as it is, whoever asks: what most
  * duplicates get is not taken apart.
  */
 
 static char  ngx_idempotency_redis_script_replay[] =
     "if v and #v >= 116 and string.sub(v, 1, 2) == '\\1\\4'\n"
-    "   and string.sub(v, 9, 24) ~= own\n"
     "   and struct.unpack('>I8', v, 73) > now then\n"
     "  return struct.pack('>BI8c16', 2, now, own) .. v\n"
     "end\n";

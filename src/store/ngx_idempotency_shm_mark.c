@@ -240,8 +240,8 @@ ngx_idempotency_shm_mark_release(ngx_idempotency_shm_ctx_t *ctx,
 
     /* its stub says that it may be claimed again, for as long as it may */
 
-    ngx_idempotency_shm_schedule(ctx, node,
-                                 now + (uint64_t) node->keep * 1000);
+    ngx_idempotency_shm_time_move(ctx, node,
+                                  now + (uint64_t) node->keep * 1000);
 
     mark = ngx_idempotency_shm_mark_find(ctx, op, now, digest, &count);
 

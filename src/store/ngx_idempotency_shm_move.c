@@ -65,7 +65,7 @@ ngx_idempotency_shm_settle(ngx_idempotency_shm_ctx_t *ctx,
         due += (uint64_t) node->tombstone * 1000;
 
         if (now < due) {
-            ngx_idempotency_shm_schedule(ctx, node, due);
+            ngx_idempotency_shm_time_move(ctx, node, due);
             ngx_idempotency_shm_set_state(ctx, node,
                                           NGX_IDEMPOTENCY_TOMBSTONE);
             ngx_idempotency_shm_free_answer(ctx, node);
@@ -121,7 +121,7 @@ ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx, uint64_t now,
 
     for (i = 0; i < n; i++) {
 
-        node = ngx_idempotency_shm_next_due(ctx, now);
+        node = ngx_idempotency_shm_time_next(ctx, now);
         if (node == NULL) {
             break;
         }
@@ -129,8 +129,8 @@ ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx, uint64_t now,
         node = ngx_idempotency_shm_settle(ctx, node, now);
 
         if (node) {
-            ngx_idempotency_shm_schedule(ctx, node,
-                                         ngx_idempotency_shm_due(node));
+            ngx_idempotency_shm_time_move(ctx, node,
+                                          ngx_idempotency_shm_due(node));
         }
     }
 
@@ -278,7 +278,7 @@ ngx_idempotency_shm_move_issue(ngx_idempotency_shm_ctx_t *ctx,
         node->issued = due;
 
         ngx_idempotency_shm_set_state(ctx, node, NGX_IDEMPOTENCY_ISSUED);
-        ngx_idempotency_shm_schedule(ctx, node, due);
+        ngx_idempotency_shm_time_move(ctx, node, due);
 
         return node;
     }
@@ -337,7 +337,7 @@ ngx_idempotency_shm_move_take(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_set_claim(ctx, op, node, now);
 
     ngx_idempotency_shm_set_state(ctx, node, NGX_IDEMPOTENCY_EXECUTING);
-    ngx_idempotency_shm_schedule(ctx, node, ngx_idempotency_shm_due(node));
+    ngx_idempotency_shm_time_move(ctx, node, ngx_idempotency_shm_due(node));
 }
 
 
@@ -387,7 +387,7 @@ ngx_idempotency_shm_move_done(ngx_idempotency_shm_ctx_t *ctx,
     node->status = (uint16_t) op->status;
     node->tombstone = ngx_idempotency_shm_seconds(op->tombstone);
 
-    ngx_idempotency_shm_schedule(ctx, node, now + ttl);
+    ngx_idempotency_shm_time_move(ctx, node, now + ttl);
     ngx_idempotency_shm_set_state(ctx, node, NGX_IDEMPOTENCY_DONE);
 }
 
@@ -424,7 +424,7 @@ ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     ngx_idempotency_shm_set_state(ctx, node, NGX_IDEMPOTENCY_ISSUED);
-    ngx_idempotency_shm_schedule(ctx, node, node->issued);
+    ngx_idempotency_shm_time_move(ctx, node, node->issued);
     ngx_idempotency_shm_free_answer(ctx, node);
 }
 
@@ -436,8 +436,8 @@ ngx_idempotency_shm_move_none(ngx_idempotency_shm_ctx_t *ctx,
     /* the time of a stub would be too short for what it was before */
 
     ngx_idempotency_shm_set_state(ctx, node, NGX_IDEMPOTENCY_NONE);
-    ngx_idempotency_shm_schedule(ctx, node,
-                                 now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
+    ngx_idempotency_shm_time_move(ctx, node,
+                                  now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
     ngx_idempotency_shm_free_answer(ctx, node);
 
     node->issued = 0;
@@ -452,8 +452,8 @@ ngx_idempotency_shm_move_refuse(ngx_idempotency_shm_ctx_t *ctx,
     ngx_memcpy(node->owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
 
     if (node->state == NGX_IDEMPOTENCY_NONE) {
-        ngx_idempotency_shm_schedule(ctx, node,
-                                     now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
+        ngx_idempotency_shm_time_move(ctx, node,
+                                      now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
     }
 }
 

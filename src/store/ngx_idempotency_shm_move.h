@@ -29,7 +29,7 @@ uint64_t ngx_idempotency_shm_due(ngx_idempotency_shm_node_t *node);
 ngx_uint_t ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx,
     uint64_t now, ngx_uint_t n);
 
-/* memory of the zone; what is overdue makes room for it */
+/* memory of the zone; what is overdue, by a moment, makes room for it */
 void *ngx_idempotency_shm_alloc(ngx_idempotency_shm_ctx_t *ctx, size_t size,
     uint64_t now);
 

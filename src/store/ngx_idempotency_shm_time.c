@@ -74,6 +74,8 @@ ngx_idempotency_shm_time_join(ngx_rbtree_node_t *first,
 {
     expire->data = 1;
 
+    ngx_idempotency_shm_point();
+
     ngx_idempotency_shm_time_link(expire,
                                ngx_idempotency_shm_expire_node(first)->same);
     ngx_idempotency_shm_time_link(first, expire);
@@ -95,6 +97,24 @@ ngx_idempotency_shm_time_link(ngx_rbtree_node_t *prev, ngx_rbtree_node_t *next)
     if (next) {
         next->right = prev;
     }
+}
+
+
+void
+ngx_idempotency_shm_time_move(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due)
+{
+    if (node->expire.key == due) {
+        return;
+    }
+
+    /* a key of 0: see ngx_idempotency_shm_rebuild_trees() */
+
+    ngx_idempotency_shm_time_remove(ctx, node);
+
+    ngx_idempotency_shm_point();
+
+    ngx_idempotency_shm_time_insert(ctx, node, due);
 }
 
 
@@ -154,30 +174,14 @@ ngx_idempotency_shm_time_replace(ngx_rbtree_t *tree, ngx_rbtree_node_t *expire,
         heir->right->parent = heir;
     }
 
+    ngx_idempotency_shm_point();
+
     ngx_idempotency_shm_time_link(heir, next);
 }
 
 
-void
-ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t due)
-{
-    if (node->expire.key == due) {
-        return;
-    }
-
-    /* a key of 0: see ngx_idempotency_shm_rebuild_trees() */
-
-    ngx_idempotency_shm_time_remove(ctx, node);
-
-    ngx_idempotency_shm_point();
-
-    ngx_idempotency_shm_time_insert(ctx, node, due);
-}
-
-
 ngx_idempotency_shm_node_t *
-ngx_idempotency_shm_next_due(ngx_idempotency_shm_ctx_t *ctx, uint64_t now)
+ngx_idempotency_shm_time_next(ngx_idempotency_shm_ctx_t *ctx, uint64_t now)
 {
     ngx_rbtree_t                *tree;
     ngx_rbtree_node_t           *min;

@@ -18,19 +18,19 @@
 void ngx_idempotency_shm_time_insert(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, uint64_t due);
 
+/* the same for a record that time knows */
+void ngx_idempotency_shm_time_move(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t due);
+
 /* time forgets the record; its expire.key is 0 then */
 void ngx_idempotency_shm_time_remove(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node);
-
-/* the same for a record that time knows */
-void ngx_idempotency_shm_schedule(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t due);
 
 /*
  * The record that time looks at now; NULL if there is none, and sh->due is
  * when to ask again.
  */
-ngx_idempotency_shm_node_t *ngx_idempotency_shm_next_due(
+ngx_idempotency_shm_node_t *ngx_idempotency_shm_time_next(
     ngx_idempotency_shm_ctx_t *ctx, uint64_t now);
 
 

@@ -51,7 +51,7 @@ typedef struct {
     ngx_rbtree_node_t             sentinel;
     ngx_rbtree_t                  expire;
     ngx_rbtree_node_t             expire_sentinel;
-    uint64_t                      due;           /* nothing is, before this */
+    uint64_t                      due;           /* time looks then */
     u_char                        log_ctx[128];
 } ngx_idempotency_shm_sh_t;
 
