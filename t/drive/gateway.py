@@ -140,6 +140,8 @@ class Gateway:
         until(lambda: len(self.workers()) >= self.conf['workers'], 10)
 
     def pid(self):
+        # nginx writes the file after it has made it
+        until(lambda: os.path.getsize(self.root + '/nginx.pid'), 5)
         with open(self.root + '/nginx.pid') as f:
             return int(f.read())
 
