@@ -83,17 +83,26 @@ def test_mixed():
 
 def test_together():
     """Records that are due together leave in any order."""
+    random.seed(8)
     nginx = Nginx({'pay': '2m'}, workers=1)
     first = int(nginx.ask('pay', op='info')['free'])
     for end in ('complete', 'release', 'mark_unknown'):
         for order in itertools.permutations('abcd'):
+            # others are due before and after: above and below in the tree
+            others = random.sample(range(1000, 60000, 1000), 8)
+            for lease in others[:4]:
+                nginx.ask('pay', op='claim', key=lease, owner='A', lease=lease)
             for key in 'abcd':
                 nginx.ask('pay', op='claim', key=key, owner='A')
+            for lease in others[4:]:
+                nginx.ask('pay', op='claim', key=lease, owner='A', lease=lease)
             # each of them goes elsewhere: to its ttl, to that of a stub
             for key in order:
                 nginx.ask('pay', op=end, key=key, owner='A', ttl=100)
             for key in order[::-1]:
                 nginx.ask('pay', op='purge', key=key, fence='current')
+            for lease in others:
+                nginx.ask('pay', op='release', key=lease, owner='A')
     same(empty(nginx), (0, first), 'all that were together are gone')
     ok('[alert]' not in nginx.log(), 'the slab was in order then')
 
