@@ -133,8 +133,9 @@ $(BUILD)/coverage/$(MODULE): CC := gcc --coverage
 $(BUILD)/coverage/$(MODULE): $(SOURCES) | deps
 	$(call build,$(BUILD)/coverage,YES,-Og)
 
-coverage: $(BUILD)/coverage/$(MODULE)
+coverage: $(BUILD)/coverage/$(MODULE) debug
 	@t/install $(TEST_PACKAGES) lcov
+	@t/npm
 	@TEST_NGINX_BINARY=$(NGINX) TEST_NGINX_LOAD_MODULES=$< \
 	 t/coverage $(or $(FILES),$(wildcard t/[0-9]*))
 
