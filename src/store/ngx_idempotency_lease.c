@@ -8,9 +8,13 @@
 
 
 /* lines of one renewal */
-#define NGX_IDEMPOTENCY_LEASE_BATCH  256
+#define NGX_IDEMPOTENCY_LEASE_BATCH    256
+
+/* thousands of slow requests may be under way */
+#define NGX_IDEMPOTENCY_LEASE_BUCKETS  1024
 
 
+static ngx_queue_t *ngx_idempotency_lease_bucket(u_char *owner);
 static void ngx_idempotency_lease_arm(ngx_msec_t delay);
 static void ngx_idempotency_lease_tick(ngx_event_t *ev);
 static void ngx_idempotency_lease_renew(ngx_idempotency_store_t *store,
@@ -23,6 +27,8 @@ static void ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line,
 
 
 static ngx_queue_t       ngx_idempotency_lease_queue;
+static ngx_queue_t       ngx_idempotency_lease_buckets
+                             [NGX_IDEMPOTENCY_LEASE_BUCKETS];
 static ngx_event_t       ngx_idempotency_lease_timer;
 static ngx_connection_t  ngx_idempotency_lease_dumb;
 
@@ -30,12 +36,17 @@ static ngx_connection_t  ngx_idempotency_lease_dumb;
 void
 ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
 {
+    ngx_uint_t    i;
     ngx_event_t  *ev;
 
     ev = &ngx_idempotency_lease_timer;
 
     if (ev->handler == NULL) {
         ngx_queue_init(&ngx_idempotency_lease_queue);
+
+        for (i = 0; i < NGX_IDEMPOTENCY_LEASE_BUCKETS; i++) {
+            ngx_queue_init(&ngx_idempotency_lease_buckets[i]);
+        }
 
         ngx_idempotency_lease_dumb.fd = (ngx_socket_t) -1;
 
@@ -51,6 +62,8 @@ ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
     ngx_idempotency_begins(held->store->now->leases);
 
     ngx_queue_insert_tail(&ngx_idempotency_lease_queue, &held->queue);
+    ngx_queue_insert_head(ngx_idempotency_lease_bucket(held->line.owner),
+                          &held->bucket);
 
     ngx_idempotency_lease_arm(held->line.lease / 3);
 }
@@ -63,8 +76,20 @@ ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held)
         ngx_queue_remove(&held->queue);
         held->queue.next = NULL;
 
+        ngx_queue_remove(&held->bucket);
+
         ngx_idempotency_ends(held->store->now->leases);
     }
+}
+
+
+/* owners are random */
+
+static ngx_queue_t *
+ngx_idempotency_lease_bucket(u_char *owner)
+{
+    return &ngx_idempotency_lease_buckets[(owner[0] << 8 | owner[1])
+                                          % NGX_IDEMPOTENCY_LEASE_BUCKETS];
 }
 
 
@@ -263,16 +288,16 @@ ngx_idempotency_lease_failed(ngx_idempotency_op_t *op)
 static void
 ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
 {
-    ngx_queue_t             *q, *queue;
+    ngx_queue_t             *q, *bucket;
     ngx_idempotency_held_t  *held;
 
-    queue = &ngx_idempotency_lease_queue;
+    bucket = ngx_idempotency_lease_bucket(line->owner);
 
-    for (q = ngx_queue_head(queue);
-         q != ngx_queue_sentinel(queue);
+    for (q = ngx_queue_head(bucket);
+         q != ngx_queue_sentinel(bucket);
          q = ngx_queue_next(q))
     {
-        held = ngx_queue_data(q, ngx_idempotency_held_t, queue);
+        held = ngx_queue_data(q, ngx_idempotency_held_t, bucket);
 
         if (ngx_memcmp(held->line.owner, line->owner,
                        NGX_IDEMPOTENCY_OWNER_LEN)

@@ -21,7 +21,8 @@
  */
 
 typedef struct {
-    ngx_queue_t                queue;
+    ngx_queue_t                queue;       /* of all that are held */
+    ngx_queue_t                bucket;      /* of those with such an owner */
     ngx_idempotency_store_t   *store;
     ngx_idempotency_lease_t    line;
     ngx_msec_t                 confirmed;
