@@ -172,6 +172,8 @@ gw.stop()
 
 # ---- a death at each instruction ----
 
+DAY = 24 * 3600 * 1000
+
 
 def digest(source, n):
     """as the module names it: half of the source, half of the number"""
@@ -219,7 +221,33 @@ def deaths():
     nginx.stop()
 
 
+def stubs():
+    """A number that became free stays so, however it did."""
+    nginx = Nginx({'pay': '1m'}, workers=1)
+    for how, args in (('release', {}), ('resolve', dict(fence='current')),
+                      ('purge', dict(fence='current')), ('scribble', {})):
+        step(nginx, how, 1, 'claim', 'A')
+        step(nginx, how, 2, 'claim', 'B')
+        if how in ('resolve', 'purge'):
+            step(nginx, how, 1, 'mark_unknown', 'A')
+        if how == 'scribble':
+            # a death of which the store is rebuilt
+            step(nginx, how, 1, 'release', 'A')
+            same(nginx.ask('pay', op=how), None, 'a worker dies')
+        elif how == 'release':
+            same(step(nginx, how, 1, how, 'A')['result'], 'ok', how)
+        else:
+            # an operator names the record, and need not know what it is
+            same(nginx.ask('pay', op=how, digest=digest(how, 1),
+                           **args)['result'], 'ok', how)
+        a = step(nginx, how, 1, 'claim', 'C', after=20 * DAY)
+        same((a['result'], a['attempts']), ('granted', '2'),
+             'it is free for weeks: ' + how)
+    nginx.stop()
+
+
 if REDIS is None:
     deaths()
+    stubs()
 
 finish()

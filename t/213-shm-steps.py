@@ -153,10 +153,69 @@ def test_dead_writer():
     same(int(nginx.ask('pay', op='info')['free']), int(free) - 1,
          'the memory is back')
 
+    # and if nobody ever asks for that key again, time comes by
+    w = writing(nginx, 'e', lease=500)
+    for pid in nginx.children():
+        os.kill(pid, signal.SIGKILL)
+    w.end()
+    time.sleep(0.3)
+    same(nginx.ask('pay', op='claim', key='f', owner='A',
+                   after=50000)['result'], 'granted', 'within a minute')
+    ok(int(nginx.ask('pay', op='info')['free']) < int(free) - 10,
+       'a slow writer would be left alone')
+    nginx.ask('pay', op='claim', key='g', owner='A', after=70000)
+    same(int(nginx.ask('pay', op='info')['free']), int(free) - 1,
+         'the memory of a dead one is back')
+    same(nginx.ask('pay', op='fetch', key='e', after=70000)['state'],
+         'unknown', 'its record stays')
+
+
+def test_slow_writer():
+    """One that is taken for dead begins anew."""
+    nginx = Nginx({'pay': '4m'})
+    w = writing(nginx, 's')
+    nginx.ask('pay', op='claim', key='other', owner='A', after=70000)
+    same(w.end().get('result'), 'ok', 'it was not dead')
+    same(nginx.ask('pay', op='fetch', key='s')['body'], pattern(LONG),
+         'the answer is whole')
+
+
+def test_turns():
+    """What is overdue makes room for an answer, but not all at once."""
+    nginx = Nginx({'pay': '1m'})
+
+    def fill(n, ttl):
+        return int(nginx.ask('pay', op='fill', n=n, ttl=ttl, head_len=6,
+                             body_len=6, **{'from': fill.n})['kept'])
+
+    # most are overdue after 200 seconds, but no page is free for that ...
+    fill.n = 0
+    for _ in range(225):
+        for n, ttl in ((15, 100), (1, 100000)):
+            fill(n, ttl)
+            fill.n += n
+    # ... until these are gone as well, which are due later
+    while int(nginx.ask('pay', op='info')['free']):
+        fill(16, 150)
+        fill.n += 16
+    nginx.ask('pay', op='claim', key='t', owner='A')
+    full = int(nginx.ask('pay', op='info')['records'])
+
+    w = Paused(nginx, op='complete', key='t', owner='A', body_len=40000,
+               after=200000)
+    left = int(nginx.ask('pay', op='info')['records'])
+    ok(full // 3 < left < full, 'others have their turn before all are gone',
+       (full, left))
+    same(w.end().get('kept'), '1', 'the answer is kept at last')
+    same(nginx.ask('pay', op='fetch', key='t')['body'], pattern(40000),
+         'all of it')
+
 
 nginx = Nginx({'pay': '16m'}, workers=4)
 test_write(nginx)
 test_read(nginx)
 ok('ngx_slab' not in nginx.log(), 'the slab was in order')
 test_dead_writer()
+test_slow_writer()
+test_turns()
 finish()

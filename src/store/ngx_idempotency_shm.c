@@ -411,7 +411,7 @@ ngx_idempotency_shm_release(ngx_idempotency_shm_ctx_t *ctx,
     if (node->state == NGX_IDEMPOTENCY_EXECUTING
         && ngx_idempotency_shm_owns(node, op->owner))
     {
-        ngx_idempotency_shm_move_back(ctx, node, now);
+        ngx_idempotency_shm_move_back(ctx, op, node, now);
         op->result = NGX_IDEMPOTENCY_OK;
 
     } else if (node->state == NGX_IDEMPOTENCY_NONE
@@ -537,7 +537,7 @@ ngx_idempotency_shm_resolve(ngx_idempotency_shm_ctx_t *ctx,
         && node->fence == op->fence
         && ngx_idempotency_shm_state(node, now) == NGX_IDEMPOTENCY_UNKNOWN)
     {
-        ngx_idempotency_shm_move_back(ctx, node, now);
+        ngx_idempotency_shm_move_back(ctx, op, node, now);
         op->result = NGX_IDEMPOTENCY_OK;
     }
 
@@ -558,7 +558,7 @@ ngx_idempotency_shm_purge(ngx_idempotency_shm_ctx_t *ctx,
         && node->state != NGX_IDEMPOTENCY_NONE
         && ngx_idempotency_shm_state(node, now) != NGX_IDEMPOTENCY_EXECUTING)
     {
-        ngx_idempotency_shm_move_none(ctx, node, now);
+        ngx_idempotency_shm_move_none(ctx, op, node, now);
         op->result = NGX_IDEMPOTENCY_OK;
     }
 

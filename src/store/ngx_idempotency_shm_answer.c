@@ -88,6 +88,11 @@ ngx_idempotency_shm_write(ngx_idempotency_shm_ctx_t *ctx,
 
         piece = ngx_idempotency_shm_alloc(ctx, size, now);
         if (piece == NULL) {
+
+            if (now >= ctx->sh->due) {
+                return NGX_AGAIN;
+            }
+
             ngx_idempotency_shm_free_answer(ctx, node);
             return NGX_DECLINED;
         }

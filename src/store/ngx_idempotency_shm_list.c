@@ -21,8 +21,9 @@
 
 static ngx_int_t ngx_idempotency_shm_list_step(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, u_char *digest, uint64_t now);
-static ngx_int_t ngx_idempotency_shm_list_look(ngx_idempotency_op_t *op,
-    ngx_idempotency_shm_node_t *node, u_char *digest, uint64_t now);
+static ngx_int_t ngx_idempotency_shm_list_look(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node,
+    u_char *digest, uint64_t now);
 
 
 ngx_int_t
@@ -102,7 +103,8 @@ ngx_idempotency_shm_list_step(ngx_idempotency_shm_ctx_t *ctx,
         }
 
         if (node
-            && ngx_idempotency_shm_list_look(op, node, digest, now) != NGX_OK)
+            && ngx_idempotency_shm_list_look(ctx, op, node, digest, now)
+               != NGX_OK)
         {
             return NGX_ERROR;
         }
@@ -115,8 +117,9 @@ ngx_idempotency_shm_list_step(ngx_idempotency_shm_ctx_t *ctx,
 /* what is overdue is not moved here: a list changes nothing */
 
 static ngx_int_t
-ngx_idempotency_shm_list_look(ngx_idempotency_op_t *op,
-    ngx_idempotency_shm_node_t *node, u_char *digest, uint64_t now)
+ngx_idempotency_shm_list_look(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node,
+    u_char *digest, uint64_t now)
 {
     uint64_t                  due;
     ngx_idempotency_state_e   state;
@@ -155,7 +158,7 @@ ngx_idempotency_shm_list_look(ngx_idempotency_op_t *op,
     entry->record.ttl_left = (time_t) ((due - now + 999) / 1000);
 
     ngx_memcpy(entry->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
-    entry->sequence = 0;
+    entry->sequence = ngx_idempotency_shm_in_sequence(ctx, digest);
 
     return NGX_OK;
 }

@@ -11,11 +11,6 @@
 #include "ngx_idempotency_shm_mark.h"
 #include "ngx_idempotency_shm_move.h"
 #include "ngx_idempotency_shm_steps.h"
-#include "ngx_idempotency_shm_time.h"
-
-
-/* the digests of a mark and of its records begin with the same bytes */
-#define NGX_IDEMPOTENCY_SHM_MARK_TAG   (NGX_IDEMPOTENCY_DIGEST_LEN / 2)
 
 
 /* "next" is the lowest number that was never claimed */
@@ -118,8 +113,7 @@ ngx_idempotency_shm_mark_find(ngx_idempotency_shm_ctx_t *ctx,
 {
     ngx_idempotency_shm_node_t  *mark;
 
-    ngx_memzero(digest, NGX_IDEMPOTENCY_DIGEST_LEN);
-    ngx_memcpy(digest, op->digest, NGX_IDEMPOTENCY_SHM_MARK_TAG);
+    ngx_idempotency_shm_mark_digest(digest, op->digest);
 
     mark = ngx_idempotency_shm_find(ctx, digest, now);
 
@@ -237,11 +231,6 @@ ngx_idempotency_shm_mark_release(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     rc = release(ctx, op, node, now);
-
-    /* its stub says that it may be claimed again, for as long as it may */
-
-    ngx_idempotency_shm_time_move(ctx, node,
-                                  now + (uint64_t) node->keep * 1000);
 
     mark = ngx_idempotency_shm_mark_find(ctx, op, now, digest, &count);
 

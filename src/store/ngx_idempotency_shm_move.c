@@ -14,8 +14,8 @@
 /* overdue records that make room for one allocation, at a time */
 #define NGX_IDEMPOTENCY_SHM_EXPIRE    64
 
-#define NGX_IDEMPOTENCY_SHM_STUB_TTL  ((uint64_t) NGX_IDEMPOTENCY_STUB_TTL    \
-                                       * 1000)
+/* and how often, before others are let to the mutex */
+#define NGX_IDEMPOTENCY_SHM_ROUNDS    16
 
 
 static ngx_idempotency_shm_node_t *ngx_idempotency_shm_settle(
@@ -28,6 +28,8 @@ static ngx_idempotency_shm_node_t *ngx_idempotency_shm_create_node(
 static void ngx_idempotency_shm_set_claim(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
 static uint64_t ngx_idempotency_shm_fence(ngx_idempotency_shm_ctx_t *ctx);
+static void ngx_idempotency_shm_keep_stub(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t now);
 static uint32_t ngx_idempotency_shm_seconds(time_t sec);
 
 
@@ -128,6 +130,14 @@ ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx, uint64_t now,
 
         node = ngx_idempotency_shm_settle(ctx, node, now);
 
+        if (node && node->answer && !node->kept) {
+
+            /* of a writer who died; one who lives will begin anew */
+
+            node->generation = ++ctx->sh->generation;
+            ngx_idempotency_shm_free_answer(ctx, node);
+        }
+
         if (node) {
             ngx_idempotency_shm_time_move(ctx, node,
                                           ngx_idempotency_shm_due(node));
@@ -142,13 +152,22 @@ void *
 ngx_idempotency_shm_alloc(ngx_idempotency_shm_ctx_t *ctx, size_t size,
     uint64_t now)
 {
-    void  *p;
+    void        *p;
+    ngx_uint_t   i;
 
-    for ( ;; ) {
+    for (i = 0; /* void */ ; i++) {
 
         p = ngx_slab_alloc_locked(ctx->shpool, size);
         if (p) {
             return p;
+        }
+
+        /* a record that goes makes room for another one, not for a page */
+
+        if (i == NGX_IDEMPOTENCY_SHM_ROUNDS
+            && size != sizeof(ngx_idempotency_shm_node_t))
+        {
+            return NULL;
         }
 
         if (ngx_idempotency_shm_expire(ctx, now, NGX_IDEMPOTENCY_SHM_EXPIRE)
@@ -255,8 +274,12 @@ ngx_idempotency_shm_move_anew(ngx_idempotency_shm_ctx_t *ctx,
     node->keep = ngx_idempotency_shm_seconds(keep);
     node->state = (u_char) state;
 
-    due = (state == NGX_IDEMPOTENCY_NONE) ? now + NGX_IDEMPOTENCY_SHM_STUB_TTL
-                                          : ngx_idempotency_shm_due(node);
+    due = ngx_idempotency_shm_due(node);
+
+    if (state == NGX_IDEMPOTENCY_NONE) {
+        node->keep = NGX_IDEMPOTENCY_STUB_TTL;
+        due = now + NGX_IDEMPOTENCY_STUB_TTL * 1000;
+    }
 
     ngx_idempotency_shm_insert(ctx, node, due);
 
@@ -416,10 +439,10 @@ ngx_idempotency_shm_move_probe(ngx_idempotency_shm_ctx_t *ctx,
 
 void
 ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t now)
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now)
 {
     if (node->issued <= now) {
-        ngx_idempotency_shm_move_none(ctx, node, now);
+        ngx_idempotency_shm_move_none(ctx, op, node, now);
         return;
     }
 
@@ -431,13 +454,18 @@ ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,
 
 void
 ngx_idempotency_shm_move_none(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t now)
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now)
 {
     /* the time of a stub would be too short for what it was before */
 
     ngx_idempotency_shm_set_state(ctx, node, NGX_IDEMPOTENCY_NONE);
-    ngx_idempotency_shm_time_move(ctx, node,
-                                  now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
+
+    if (!ngx_idempotency_shm_in_sequence(ctx, op->digest)) {
+        /* else it says for as long as it may that the number is free */
+        node->keep = NGX_IDEMPOTENCY_STUB_TTL;
+    }
+
+    ngx_idempotency_shm_keep_stub(ctx, node, now);
     ngx_idempotency_shm_free_answer(ctx, node);
 
     node->issued = 0;
@@ -452,9 +480,17 @@ ngx_idempotency_shm_move_refuse(ngx_idempotency_shm_ctx_t *ctx,
     ngx_memcpy(node->owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
 
     if (node->state == NGX_IDEMPOTENCY_NONE) {
-        ngx_idempotency_shm_time_move(ctx, node,
-                                      now + NGX_IDEMPOTENCY_SHM_STUB_TTL);
+        ngx_idempotency_shm_keep_stub(ctx, node, now);
     }
+}
+
+
+static void
+ngx_idempotency_shm_keep_stub(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, uint64_t now)
+{
+    ngx_idempotency_shm_time_move(ctx, node,
+                                  now + (uint64_t) node->keep * 1000);
 }
 
 

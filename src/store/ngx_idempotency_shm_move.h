@@ -29,7 +29,10 @@ uint64_t ngx_idempotency_shm_due(ngx_idempotency_shm_node_t *node);
 ngx_uint_t ngx_idempotency_shm_expire(ngx_idempotency_shm_ctx_t *ctx,
     uint64_t now, ngx_uint_t n);
 
-/* memory of the zone; what is overdue, by a moment, makes room for it */
+/*
+ * Memory of the zone; what is overdue, by a moment, makes room for it.  NULL:
+ * there is none, or sh->due has passed and more may be had in another turn.
+ */
 void *ngx_idempotency_shm_alloc(ngx_idempotency_shm_ctx_t *ctx, size_t size,
     uint64_t now);
 
@@ -77,11 +80,11 @@ void ngx_idempotency_shm_move_probe(ngx_idempotency_shm_ctx_t *ctx,
 
 /* executing, unknown -> issued, if it was and still would be, else none */
 void ngx_idempotency_shm_move_back(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t now);
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
 
 /* anything -> none: a stub with the fence, that refuses the last owner */
 void ngx_idempotency_shm_move_none(ngx_idempotency_shm_ctx_t *ctx,
-    ngx_idempotency_shm_node_t *node, uint64_t now);
+    ngx_idempotency_op_t *op, ngx_idempotency_shm_node_t *node, uint64_t now);
 
 /* none, issued: as before, and this owner is the one that is refused */
 void ngx_idempotency_shm_move_refuse(ngx_idempotency_shm_ctx_t *ctx,

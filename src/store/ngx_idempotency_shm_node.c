@@ -52,6 +52,30 @@ ngx_idempotency_shm_lookup(ngx_idempotency_shm_ctx_t *ctx, u_char *digest)
 }
 
 
+/* the digests of a mark and of its records begin with the same half */
+
+void
+ngx_idempotency_shm_mark_digest(u_char *mark, u_char *digest)
+{
+    ngx_memzero(mark, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(mark, digest, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+}
+
+
+ngx_uint_t
+ngx_idempotency_shm_in_sequence(ngx_idempotency_shm_ctx_t *ctx, u_char *digest)
+{
+    u_char                       mark[NGX_IDEMPOTENCY_DIGEST_LEN];
+    ngx_idempotency_shm_node_t  *node;
+
+    ngx_idempotency_shm_mark_digest(mark, digest);
+
+    node = ngx_idempotency_shm_lookup(ctx, mark);
+
+    return node && node->state == NGX_IDEMPOTENCY_SHM_MARK;
+}
+
+
 /* by trees, and by digest within a tree; a tree begins at its number */
 
 ngx_idempotency_shm_node_t *

@@ -86,6 +86,13 @@ struct ngx_idempotency_shm_node_s {
 ngx_idempotency_shm_node_t *ngx_idempotency_shm_lookup(
     ngx_idempotency_shm_ctx_t *ctx, u_char *digest);
 
+/* sets "mark" to the digest of the mark that the record of a number has */
+void ngx_idempotency_shm_mark_digest(u_char *mark, u_char *digest);
+
+/* is it the record of a number?  Then its mark is in the zone. */
+ngx_uint_t ngx_idempotency_shm_in_sequence(ngx_idempotency_shm_ctx_t *ctx,
+    u_char *digest);
+
 /*
  * The record behind "digest", which need not be one itself, in an order that
  * is the same for as long as the zone lives.  Sets "digest" to its own.

@@ -370,7 +370,7 @@ ngx_idempotency_shm_rebuild_trees(ngx_idempotency_shm_ctx_t *ctx)
 
             /* it may still have the time of what it was before */
 
-            due = now + NGX_IDEMPOTENCY_STUB_TTL * 1000;
+            due = now + (uint64_t) node->keep * 1000;
             node->issued = 0;
 
         } else if (due == 0) {

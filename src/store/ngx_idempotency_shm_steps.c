@@ -10,10 +10,14 @@
 
 #include "ngx_idempotency_shm_move.h"
 #include "ngx_idempotency_shm_steps.h"
+#include "ngx_idempotency_shm_time.h"
 
 
 /* leases that are renewed while the mutex is held */
 #define NGX_IDEMPOTENCY_SHM_LEASES  64
+
+/* milliseconds after which a writer who has not come to an end is dead */
+#define NGX_IDEMPOTENCY_SHM_DEAD    60000
 
 
 static ngx_int_t ngx_idempotency_shm_complete_begin(
@@ -176,6 +180,14 @@ ngx_idempotency_shm_complete_keep(ngx_idempotency_shm_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
+    if ((*found)->expire.key <= now) {
+
+        /* time must not look at it before its answer is written */
+
+        ngx_idempotency_shm_time_move(ctx, *found,
+                                      ngx_idempotency_shm_due(*found));
+    }
+
     ngx_idempotency_shm_write_start(ctx, *found, w, &op->head, op->body, len);
 
     for ( ;; ) {
@@ -185,6 +197,11 @@ ngx_idempotency_shm_complete_keep(ngx_idempotency_shm_ctx_t *ctx,
         if (rc != NGX_AGAIN) {
             return rc;
         }
+
+        /* if we die now, time shall find what is written so far */
+
+        ngx_idempotency_shm_time_move(ctx, *found,
+                                      now + NGX_IDEMPOTENCY_SHM_DEAD);
 
         ngx_idempotency_shm_unlock(ctx);
 
@@ -230,6 +247,10 @@ ngx_idempotency_shm_renew(ngx_idempotency_shm_ctx_t *ctx,
     rc = NGX_OK;
     lease = op->leases->elts;
 
+    for (i = 0; i < op->leases->nelts; i++) {
+        lease[i].result = NGX_IDEMPOTENCY_REFUSED;
+    }
+
     for (i = 0; i < op->leases->nelts; /* void */ ) {
 
         if (ngx_idempotency_shm_lock(ctx) != NGX_OK) {
@@ -262,8 +283,6 @@ ngx_idempotency_shm_renew_lease(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_lease_t *lease, uint64_t now)
 {
     ngx_idempotency_shm_node_t  *node;
-
-    lease->result = NGX_IDEMPOTENCY_REFUSED;
 
     node = ngx_idempotency_shm_find(ctx, lease->digest, now);
 
