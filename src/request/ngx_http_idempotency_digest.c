@@ -17,6 +17,9 @@
 /* what is gathered before libcrypto is called */
 #define NGX_HTTP_IDEMPOTENCY_DIGEST_BUF    512
 
+/* the length of a part, at most */
+#define NGX_HTTP_IDEMPOTENCY_DIGEST_PREFIX 10
+
 /* of SHA-256 */
 #define NGX_HTTP_IDEMPOTENCY_DIGEST_BLOCK  64
 
@@ -101,11 +104,17 @@ ngx_http_idempotency_digest_add_part(const ngx_str_t *part)
 {
     size_t   len;
     u_char  *p;
-    u_char   prefix[10];
+
+    if (NGX_HTTP_IDEMPOTENCY_DIGEST_BUF - ngx_http_idempotency_digest_len
+        < NGX_HTTP_IDEMPOTENCY_DIGEST_PREFIX
+        && ngx_http_idempotency_digest_flush() != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     /* seven bits in a byte, the lowest first; another follows a high bit */
 
-    p = prefix;
+    p = ngx_http_idempotency_digest_buf + ngx_http_idempotency_digest_len;
 
     for (len = part->len; len >= 0x80; len >>= 7) {
         *p++ = (u_char) (len | 0x80);
@@ -113,9 +122,7 @@ ngx_http_idempotency_digest_add_part(const ngx_str_t *part)
 
     *p++ = (u_char) len;
 
-    if (ngx_http_idempotency_digest_add(prefix, p - prefix) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    ngx_http_idempotency_digest_len = p - ngx_http_idempotency_digest_buf;
 
     if (part->len == 0) {
         return NGX_OK;
