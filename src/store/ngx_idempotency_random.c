@@ -8,7 +8,7 @@
 #include <openssl/rand.h>
 
 
-#define NGX_IDEMPOTENCY_RANDOM_POOL  1024
+#define NGX_IDEMPOTENCY_RANDOM_POOL  4096
 
 
 /*
