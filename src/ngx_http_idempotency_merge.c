@@ -369,7 +369,9 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
         return NGX_CONF_OK;
     }
 
-    if (conf->source == NULL) {
+    if (conf->source == NULL
+        || (conf->source->lengths == NULL && conf->source->value.len == 0))
+    {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"idempotency\" is on in location \"%V\" without "
                       "\"idempotency_source\": name what tells one client "

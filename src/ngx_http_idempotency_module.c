@@ -346,9 +346,9 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 
         if (stores[i]->submit == NULL) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "the store \"%V\" of \"idempotency\" is not defined "
-                          "in %s:%ui: add \"idempotency_store %V shm:10m;\" "
-                          "to http{}", &stores[i]->name, stores[i]->file,
+                          "the store \"%V\" that is named in %s:%ui is not "
+                          "defined: add \"idempotency_store %V shm:10m;\" to "
+                          "http{}", &stores[i]->name, stores[i]->file,
                           stores[i]->line, &stores[i]->name);
             return NGX_ERROR;
         }

@@ -228,8 +228,8 @@ idempotency_store main shm:4m;
 idempotency other;
 idempotency_source $remote_addr;
 --- error_log
-the store "other" of "idempotency" is not defined
-add "idempotency_store other shm:10m;" to http{}
+the store "other" that is named in
+is not defined: add "idempotency_store other shm:10m;" to http{}
 
 
 
@@ -1522,3 +1522,13 @@ idempotency_source $remote_addr;
 --- error_log
 is not the name of a store: name one there, as in "idempotency pay;"
 add "idempotency_store pay shm:10m;" to http{}
+
+
+
+=== TEST 150: a source that nobody has
+--- wrong_location
+idempotency main;
+idempotency_source "";
+proxy_pass http://127.0.0.1:1;
+--- error_log
+"idempotency" is on in location "/pay" without "idempotency_source": name what tells one client from another

@@ -34,6 +34,10 @@ __DATA__
 ["PUT /token\nx", "DELETE /token", "HEAD /token"]
 --- error_code eval
 [405, 405, 405]
+--- response_headers eval
+[("Content-Type: application/problem+json\nAllow: GET, POST") x 3]
+--- response_body_like eval
+[('"code":"method_not_allowed"') x 2, '^$']
 
 
 

@@ -305,3 +305,22 @@ invalid value "decreasing" in "idempotency_sequence", it must be "off", "increas
 --- must_die
 --- error_log
 "idempotency_issued" and "idempotency_sequence" are both on in location "/pay"
+
+
+
+=== TEST 18: without a sequence an epoch is a part of the name
+--- config
+    location /pay {
+        idempotency main;
+        idempotency_epoch $http_epoch;
+        proxy_pass http://up;
+    }
+--- request eval
+[map { "POST /pay\nx" } 1 .. 5]
+--- more_headers eval
+["Idempotency-Key: k\nEpoch: a", "Idempotency-Key: k\nEpoch: b",
+ "Idempotency-Key: k", "Idempotency-Key: k\nEpoch: a", "Idempotency-Key: k"]
+--- raw_response_headers_unlike eval
+[('Idempotent-Replayed') x 3, 'Never', 'Never']
+--- raw_response_headers_like eval
+[('Server') x 3, 'Idempotent-Replayed', 'Idempotent-Replayed']

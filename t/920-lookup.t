@@ -178,7 +178,7 @@ invalid parameter "root" in "idempotency_lookup", it takes "admin"
     }
 --- must_die
 --- error_log
-the store "other" of "idempotency" is not defined
+the store "other" that is named in
 
 
 

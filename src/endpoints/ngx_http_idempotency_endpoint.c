@@ -6,6 +6,8 @@
 
 #include "ngx_http_idempotency_endpoint.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_problem.h"
 
 
 static void ngx_http_idempotency_endpoint_event(ngx_http_request_t *r);
@@ -33,6 +35,24 @@ ngx_http_idempotency_endpoint(ngx_conf_t *cf,
     clcf->handler = handler;
 
     return NGX_CONF_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_endpoint_method(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *methods)
+{
+    static ngx_str_t  allow = ngx_string("Allow");
+
+    if (ngx_http_idempotency_header_add(&r->headers_out.headers, &allow,
+                                        methods)
+        == NULL)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_idempotency_problem(r, ctx,
+                                        NGX_HTTP_IDEMPOTENCY_BAD_METHOD);
 }
 
 

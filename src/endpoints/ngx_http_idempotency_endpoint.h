@@ -26,6 +26,10 @@ char *ngx_http_idempotency_endpoint(ngx_conf_t *cf,
  */
 void ngx_http_idempotency_endpoint_go(ngx_http_request_t *r, ngx_int_t rc);
 
+/* Refuses a method; "methods" are those that the location takes. */
+ngx_int_t ngx_http_idempotency_endpoint_method(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *methods);
+
 /* Submits ctx->op and acts at once if that is possible. */
 ngx_int_t ngx_http_idempotency_endpoint_submit(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

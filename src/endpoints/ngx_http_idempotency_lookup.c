@@ -174,7 +174,6 @@ static ngx_int_t
 ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    static ngx_str_t  allow = ngx_string("Allow");
     static ngx_str_t  look = ngx_string("GET, HEAD");
     static ngx_str_t  change = ngx_string("GET, HEAD, DELETE, POST");
 
@@ -184,15 +183,8 @@ ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (ngx_http_idempotency_header_add(&r->headers_out.headers, &allow,
-                                        ctx->conf->admin ? &change : &look)
-        == NULL)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    return ngx_http_idempotency_problem(r, ctx,
-                                        NGX_HTTP_IDEMPOTENCY_BAD_METHOD);
+    return ngx_http_idempotency_endpoint_method(r, ctx,
+                                         ctx->conf->admin ? &change : &look);
 }
 
 

@@ -148,9 +148,7 @@ ngx_http_idempotency_token_handler(ngx_http_request_t *r)
     ngx_http_idempotency_ctx_t       *ctx;
     ngx_http_idempotency_loc_conf_t  *ilcf;
 
-    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_POST))) {
-        return NGX_HTTP_NOT_ALLOWED;
-    }
+    static ngx_str_t  methods = ngx_string("GET, POST");
 
     rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) {
@@ -171,8 +169,11 @@ ngx_http_idempotency_token_handler(ngx_http_request_t *r)
 
     r->main->count++;
 
-    ngx_http_idempotency_endpoint_go(r,
-                                 ngx_http_idempotency_token_issue(r, ctx));
+    rc = (r->method & (NGX_HTTP_GET|NGX_HTTP_POST))
+         ? ngx_http_idempotency_token_issue(r, ctx)
+         : ngx_http_idempotency_endpoint_method(r, ctx, &methods);
+
+    ngx_http_idempotency_endpoint_go(r, rc);
 
     return NGX_DONE;
 }

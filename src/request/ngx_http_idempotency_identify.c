@@ -221,6 +221,16 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    /* that of a sequence was read with the number */
+
+    if (ctx->flags == 0
+        && ctx->conf->epoch
+        && ngx_http_complex_value(r, ctx->conf->epoch, &ctx->epoch_text)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     if (ngx_http_idempotency_identify_digest(r, ctx,
                                              &records[ctx->conf->dry_run],
                                              ctx->digest)
