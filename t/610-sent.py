@@ -50,6 +50,21 @@ def no_tls(listener):
 
 plain = socket.create_server(('127.0.0.1', 0))
 threading.Thread(target=no_tls, args=(plain,), daemon=True).start()
+
+
+def no_http(listener):
+    """answers without a status line, as HTTP/0.9"""
+    while True:
+        c, _ = listener.accept()
+        c.recv(10000)
+        bare.append(1)
+        c.sendall(b'{"error":"what?"}\n')
+        c.close()
+
+
+bare = []
+nine = socket.create_server(('127.0.0.1', 0))
+threading.Thread(target=no_http, args=(nine,), daemon=True).start()
 closed = free_port()
 late = free_port()
 
@@ -87,6 +102,7 @@ gw = Gateway(up, http='''
     location /full/   { idempotency main; proxy_pass http://127.0.0.1:%(f)d; }
     location /dead/   { idempotency main; proxy_pass http://dead; }
     location /ssl/    { idempotency main; proxy_pass https://127.0.0.1:%(t)d; }
+    location /nine/   { idempotency main; proxy_pass http://127.0.0.1:%(n)d; }
     location /rtu/    { idempotency main; proxy_pass http://refuses_then_up; }
     location /ftu/    { idempotency main; proxy_pass http://full_then_up; }
     location /two/    { idempotency main; proxy_pass http://two; }
@@ -139,7 +155,7 @@ gw = Gateway(up, http='''
     location @backup { proxy_pass http://127.0.0.1:%(o)d; }
     location = /sorry { internal; proxy_pass http://127.0.0.1:%(o)d; }
 ''' % dict(c=closed, l=late, f=full.port, o=other.port,
-           t=plain.getsockname()[1]))
+           t=plain.getsockname()[1], n=nine.getsockname()[1]))
 
 
 def released(path, key, status, name, **args):
@@ -199,6 +215,15 @@ def test_sent():
     for method in ('PUT', 'DELETE', 'PATCH'):
         unknown('/reset', 'reset-' + method, 502, 'reset of ' + method,
                 method=method)
+
+
+def test_no_status_line():
+    """nginx takes it for an answer of HTTP/0.9, whose status nobody knows"""
+    a = gw.post('/nine/ok', 'nine')
+    ok(b'what?' in a.raw, 'no status line: the client gets what came', a.raw)
+    same(gw.state('nine', '/nine/ok'), 'unknown', 'no status line: unknown')
+    refused(gw, '/nine/ok', 'nine', 'outcome_unknown', 'no status line: held')
+    same(len(bare), 1, 'no status line: executed once')
 
 
 def test_answered_after_refusal():
@@ -342,6 +367,7 @@ def test_stale_connection():
 
 test_never_sent()
 test_sent()
+test_no_status_line()
 test_answered_after_refusal()
 test_not_sent_again()
 test_error_page()

@@ -352,8 +352,8 @@ ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
 
 
 /*
- * Zero means that nothing left this host.  A live try is not counted: nginx
- * fills bytes_sent when it is over.
+ * Zero means that nothing left this host.  nginx fills bytes_sent of a try
+ * when that is over; what a live one has sent is known to its connection.
  */
 
 static off_t
@@ -362,6 +362,7 @@ ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
 {
     off_t                       sent;
     ngx_uint_t                  i, tries;
+    ngx_http_upstream_t        *u;
     ngx_http_upstream_state_t  *state;
 
     sent = 0;
@@ -370,6 +371,12 @@ ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
     for (i = 0; i < tries; i++) {
         state = r->upstream_states->elts;
         sent += state[i].bytes_sent;
+    }
+
+    u = ngx_http_idempotency_upstream_of(r, ctx);
+
+    if (u && u->cleanup && u->peer.connection) {
+        sent += u->peer.connection->sent;
     }
 
     return sent;
