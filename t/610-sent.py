@@ -152,6 +152,16 @@ gw = Gateway(up, http='''
         error_page 502 504 /sorry;
         proxy_pass http://127.0.0.1:%(c)d;
     }
+    location /try/ { idempotency main; try_files /nothing @eager; }
+    location /eager/ {
+        idempotency main;
+        error_page 502 = @eager;
+        proxy_pass http://127.0.0.1:%(c)d;
+    }
+    location @eager {
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://two;
+    }
     location @backup { proxy_pass http://127.0.0.1:%(o)d; }
     location = /sorry { internal; proxy_pass http://127.0.0.1:%(o)d; }
 ''' % dict(c=closed, l=late, f=full.port, o=other.port,
@@ -265,6 +275,12 @@ def test_not_sent_again():
             executed(other, key, 0, '%s: %d, elsewhere' % (method, status))
 
 
+def test_non_idempotent():
+    """where a redirect leads is not known when the configuration is read"""
+    for path in ('/try/reset', '/eager/reset'):
+        unknown(path, path, 502, path + ' to a location that sends again')
+
+
 def test_error_page():
     for path, status in (('/backup/reset', 502), ('/backup/silent', 502)):
         a = gw.post(path, path)
@@ -370,6 +386,7 @@ test_sent()
 test_no_status_line()
 test_answered_after_refusal()
 test_not_sent_again()
+test_non_idempotent()
 test_error_page()
 test_protected_get()
 test_stale_connection()

@@ -36,6 +36,9 @@ ngx_http_idempotency_upstream_lost(ngx_http_request_t *r)
  * that leaves does not cancel the call.  The body was read before, so
  * ngx_http_upstream_init() has run and installed its checks by now, unless it
  * waits for a lock of proxy_cache: then it will look at the configuration.
+ *
+ * ngx_http_idempotency_upstream_check() has refused "non_idempotent" for
+ * protected locations, and cannot know where a redirect leads.
  */
 
 void
@@ -51,15 +54,20 @@ ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
         return;
     }
 
-    if (u->cleanup == NULL) {
+    if (u->cleanup == NULL
+        || (u->conf->next_upstream & NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT))
+    {
         conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
 
         if (conf) {
             *conf = *u->conf;
             conf->ignore_client_abort = 1;
+            conf->next_upstream &= ~NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
             u->conf = conf;
         }
+    }
 
+    if (u->cleanup == NULL) {
         return;
     }
 
