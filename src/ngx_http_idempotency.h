@@ -308,6 +308,9 @@ typedef struct {
     unsigned                           ran:1;      /* ... and was called */
     unsigned                           no_upstream:1; /* could be made */
     unsigned                           page:1;     /* of an error */
+    unsigned                           error_page:1; /* r's when it ran */
+    unsigned                           followed:1; /* X-Accel-Redirect ... */
+    unsigned                           own:1;      /* ... has led here */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */
     unsigned                           dropped:1;  /* another one was sent */

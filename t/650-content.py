@@ -40,6 +40,12 @@ gw = Gateway(up, http='''
         proxy_pass http://up;
     }
     location @again { rewrite ^ /ok/named? break; proxy_pass http://up; }
+    location @missing { root nowhere; error_page 404 405 = @else; }
+    location @returns { error_page 404 = @else; return 404; }
+    location @else {
+        proxy_ignore_headers X-Accel-Redirect;
+        proxy_pass http://up;
+    }
     location /accel/ { idempotency main; proxy_pass http://up; }
     location /rewrite/ {
         idempotency main;
@@ -227,6 +233,13 @@ def test_accel():
          'If-Match on a file', headers=[('If-Match', '"other"')])
 
 
+def test_accel_and_error_page():
+    """the upstream has named one location, and not what comes after it"""
+    for name in ('missing', 'returns'):
+        once('/accel/ok?h=X-Accel-Redirect:@' + name, 502,
+             'X-Accel-Redirect and error_page, ' + name)
+
+
 def test_redirects():
     once('/rewrite/ok', 201, 'rewrite last', contains=b'effect')
     once('/try/ok', 201, 'try_files with a named location',
@@ -357,6 +370,7 @@ def test_others():
 
 test_error_pages()
 test_accel()
+test_accel_and_error_page()
 test_redirects()
 test_subrequests()
 test_access()

@@ -10,6 +10,8 @@
 #include "ngx_http_idempotency_upstream_tries.h"
 
 
+static void ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -88,6 +90,8 @@ void
 ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_http_idempotency_upstream_follow(r, ctx);
+
     if (r->content_handler == NULL
         || r->content_handler == ngx_http_idempotency_upstream_handler)
     {
@@ -98,6 +102,28 @@ ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
     ctx->wrapped = 1;
 
     r->content_handler = ngx_http_idempotency_upstream_handler;
+}
+
+
+/*
+ * An X-Accel-Redirect stays in r->upstream, also when an error in the
+ * location that it names makes error_page go on from there.  It is the
+ * upstream's word for that one location only.
+ */
+
+static void
+ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->own = 0;
+
+    if (r->upstream && r->upstream->headers_in.x_accel_redirect) {
+
+        /* "return" there is an error before this phase is reached */
+
+        ctx->own = !ctx->followed && ctx->error_page == r->error_page;
+        ctx->followed = 1;
+    }
 }
 
 
@@ -203,6 +229,8 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     ctx->ran = 1;
+    ctx->followed = 0;
+    ctx->error_page = r->error_page;
 
     /*
      * ngx_http_upstream_next() sends a request again unless its method is
@@ -246,21 +274,20 @@ ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     off_t       sent;
-    ngx_uint_t  own, page;
+    ngx_uint_t  page;
 
     sent = ngx_http_idempotency_upstream_sent(r, ctx);
-    own = r->upstream && r->upstream->headers_in.x_accel_redirect;
     page = r->method != ctx->claimed
            && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD));
 
     if (!ngx_http_idempotency_policy_second_run(sent,
                                          page ? r->method : NGX_HTTP_UNKNOWN,
-                                         own))
+                                         ctx->own))
     {
         return NGX_DECLINED;
     }
 
-    if (page && !own && !ctx->page) {
+    if (page && !ctx->own && !ctx->page) {
         ctx->page = 1;
         ctx->upstream = r->upstream;
         ctx->tries = r->upstream_states ? r->upstream_states->nelts : 0;
