@@ -272,6 +272,8 @@ typedef struct {
     /* the upstream's part, see upstream.c */
 
     ngx_event_get_peer_pt              get_peer;
+    ngx_resolver_handler_pt            resolved;   /* its server's name is */
+    ngx_uint_t                        *gone;   /* set when this context is */
     ngx_http_handler_pt                content_handler;
     ngx_uint_t                         claimed;    /* its method */
     ngx_uint_t                         method;     /* to be restored, or 0 */

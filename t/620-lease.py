@@ -10,7 +10,9 @@ may be over.
 import os
 import signal
 import socket
+import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
@@ -19,15 +21,51 @@ from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
 
 up = Ledger()
 
-# a port that nobody can connect to: its queue is full
-full = socket.socket()
-full.bind(('127.0.0.1', 0))
-full.listen(0)
 crowd = []
-for _ in range(4):
-    crowd.append(socket.socket())
-    crowd[-1].setblocking(False)
-    crowd[-1].connect_ex(full.getsockname())
+
+
+def crowded(address, port=0):
+    """a port that nobody can connect to: its queue is full"""
+    sock = socket.socket()
+    sock.bind((address, port))
+    sock.listen(0)
+    for _ in range(4):
+        crowd.append(socket.socket())
+        crowd[-1].setblocking(False)
+        crowd[-1].connect_ex(sock.getsockname())
+    return sock
+
+
+full = crowded('127.0.0.1')
+full2 = crowded('127.0.0.2', full.getsockname()[1])
+
+
+
+class Names:
+    """A name server that answers when it is told to."""
+
+    def __init__(self):
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind(('127.0.0.1', 0))
+        self.port = self.sock.getsockname()[1]
+        self.asked = []
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        while True:
+            self.asked.append(self.sock.recvfrom(4096))
+
+    def answer(self, query, *addresses):
+        data, client = query
+        name = data[12:data.index(b'\0', 12) + 5]
+        self.sock.sendto(
+            data[:2] + struct.pack('>5H', 0x8180, 1, len(addresses), 0, 0)
+            + name + b''.join(b'\xc0\x0c' + struct.pack('>HHIH', 1, 1, 1, 4)
+                              + socket.inet_aton(a) for a in addresses),
+            client)
+
+
+names = Names()
 
 gw = Gateway(up, workers=2, http='''
     idempotency_lease 1s;
@@ -47,6 +85,23 @@ gw = Gateway(up, workers=2, http='''
         proxy_connect_timeout 5s;
         proxy_pass http://full_then_up;
     }
+    location /named/ {
+        idempotency main;
+        idempotency_unknown retry;
+        resolver 127.0.0.1:%d ipv6=off;
+        resolver_timeout 30s;
+        set $name pay$http_x_name.test;
+        proxy_pass http://$name:%d;
+    }
+    location /named-tries/ {
+        idempotency main;
+        idempotency_unknown retry;
+        resolver 127.0.0.1:%d ipv6=off;
+        resolver_timeout 30s;
+        set $name $http_x_name;
+        proxy_connect_timeout 3s;
+        proxy_pass http://$name:%d;
+    }
     location /page/ {
         idempotency main;
         error_page 502 /sorry/ok;
@@ -60,7 +115,7 @@ gw = Gateway(up, workers=2, http='''
         idempotency_lease 60s;
         proxy_pass http://up;
     }
-''')
+''' % (names.port, up.port, names.port, full.getsockname()[1]))
 gw.expected += ['exited on signal 9']
 
 
@@ -340,6 +395,75 @@ def test_check_before_each_try():
     replays(gw, path, 'tries', second, 'its record is as it was')
 
 
+def owner_of(call):
+    """the worker that has the request"""
+    return [pid for pid in gw.workers()
+            if has_peer(pid, call.sock.getsockname()[1])][0]
+
+
+def test_check_before_a_name():
+    """the first try waits for the name of its server"""
+    path = '/named/ok'
+    c = gw.call(path, 'named')
+    ok(until(lambda: names.asked), 'a name is asked for')
+    query = names.asked[-1]
+    pid = owner_of(c)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(1.2)
+    second = background(gw.post, path, 'named')
+    ok(until(lambda: names.asked[-1] != query), 'and by another worker')
+    names.answer(names.asked[-1], '127.0.0.1')
+    b = second.join()
+    same((b.status, b.replayed), (201, False), 'taken over meanwhile')
+    names.answer(query, '127.0.0.1')
+    time.sleep(0.1)
+    go_on(pid)
+    a = c.read()
+    same((a.status, a.code), (502, None), 'the first is not sent')
+    executed(up, 'named', 1, 'taken over while a name was asked for')
+    replays(gw, path, 'named', b, 'its record is as it was')
+
+    # nobody came: it is sent
+    n = len(names.asked)
+    c = gw.call(path, 'named2', headers=[('X-Name', '2')])
+    ok(until(lambda: len(names.asked) > n), 'a name is asked for')
+    names.answer(names.asked[-1], '127.0.0.1')
+    a = c.read()
+    same((a.status, a.replayed), (201, False), 'nobody came: sent')
+    executed(up, 'named2', 1, 'nobody came')
+
+def test_check_after_a_name():
+    """the further tries of a name that has two addresses"""
+    path = '/named-tries/ok'
+
+    def call(key, name, *addresses):
+        n = len(names.asked)
+        c = gw.call(path, key, headers=[('X-Name', name)])
+        ok(until(lambda: len(names.asked) > n), 'a name is asked for')
+        names.answer(names.asked[-1], *addresses)
+        return c
+
+    mark = len(gw.log())
+    c = call('two', 'two.test', '127.0.0.1', '127.0.0.2')
+    time.sleep(0.3)
+    pid = owner_of(c)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(1.2)
+    # it has no server, and lets the record go
+    same(call('two', 'none.test', '127.0.0.3').read().status, 502,
+         'taken over between two tries, and let go')
+    go_on(pid)
+    same(c.read().status, 502, 'the next try is not made')
+    ok('lease could not be renewed in time' in gw.log()[mark:],
+       'as its lease is not sure')
+
+    # nginx fails at once, and the request is gone before we look again
+    gw.expected.append('connect() to 255.255.255.255')
+    c = call('three', 'void.test', '255.255.255.255')
+    same(c.read().status, 502, 'a name that leads nowhere')
+    same(gw.state('three', path), 'none', 'is never sent')
+
+
 def has_peer(pid, port):
     """Does the process have the connection from that local port?"""
     with open('/proc/net/tcp') as f:
@@ -367,5 +491,7 @@ test_check_before_forward()
 test_page_after_the_lease()
 test_check_and_somebody_came()
 test_check_before_each_try()
+test_check_before_a_name()
+test_check_after_a_name()
 gw.stop()
 finish()

@@ -234,6 +234,10 @@ ngx_http_idempotency_context_cleanup(void *data)
                    &ngx_http_idempotency_result_names[ctx->result],
                    ctx->way, ctx->answer);
 
+    if (ctx->gone) {
+        *ctx->gone = 1;
+    }
+
     ngx_idempotency_lease_let_go(&ctx->held);
     ngx_http_idempotency_wait_end(ctx);
 

@@ -9,6 +9,9 @@
 #include "ngx_http_idempotency_context.h"
 
 
+static void ngx_http_idempotency_upstream_watch(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_upstream_resolved(ngx_resolver_ctx_t *rctx);
 static ngx_int_t ngx_http_idempotency_upstream_get_peer(
     ngx_peer_connection_t *pc, void *data);
 
@@ -77,9 +80,72 @@ ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
         r->write_event_handler = ngx_http_request_empty_handler;
     }
 
+    ngx_http_idempotency_upstream_watch(r, ctx);
+}
+
+
+static void
+ngx_http_idempotency_upstream_watch(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_resolver_ctx_t   *rctx;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+    rctx = u->resolved ? u->resolved->ctx : NULL;
+
+    if (rctx && rctx->handler != ngx_http_idempotency_upstream_resolved) {
+        ctx->resolved = rctx->handler;
+        rctx->handler = ngx_http_idempotency_upstream_resolved;
+    }
+
     if (u->peer.get && u->peer.get != ngx_http_idempotency_upstream_get_peer) {
         ctx->get_peer = u->peer.get;
         u->peer.get = ngx_http_idempotency_upstream_get_peer;
+    }
+}
+
+
+/*
+ * The first try of a server whose name had to be resolved starts in
+ * ngx_http_upstream_resolve_handler(), as late as the resolver answers.  That
+ * may free the request as well.
+ */
+
+static void
+ngx_http_idempotency_upstream_resolved(ngx_resolver_ctx_t *rctx)
+{
+    ngx_uint_t                   gone;
+    ngx_http_request_t          *r;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    r = rctx->data;
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (rctx->state == 0
+        && ngx_http_idempotency_upstream_leased(ctx)
+        && ngx_idempotency_lease_check(&ctx->held) != NGX_OK)
+    {
+        (void) ngx_http_idempotency_upstream_lost(r);
+
+        /* the only way to end an upstream from here */
+
+        rctx->state = NGX_RESOLVE_SERVFAIL;
+    }
+
+    gone = 0;
+    ctx->gone = &gone;
+
+    ctx->resolved(rctx);
+
+    if (gone) {
+        return;
+    }
+
+    ctx->gone = NULL;
+
+    if (r->upstream && r->upstream->cleanup) {
+        ngx_http_idempotency_upstream_watch(r, ctx);
     }
 }
 
