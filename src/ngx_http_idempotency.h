@@ -301,6 +301,7 @@ typedef struct {
     unsigned                           json_read:1;    /* fields of ... */
     unsigned                           form_read:1;
     unsigned                           passed:1;   /* without a claim */
+    unsigned                           seen:1;     /* a record of the key */
     unsigned                           probed:1;   /* once is enough */
     unsigned                           probe_done:1;
     unsigned                           waited:1;

@@ -30,6 +30,13 @@ gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % proxy.port,
         add_header X-Result $idempotency_result always;
         proxy_pass http://up;
     }
+    location /pass-probe/ {
+        idempotency main;
+        idempotency_store_error pass;
+        idempotency_unknown probe=/executed;
+        proxy_pass http://up;
+    }
+    location = /executed { internal; proxy_pass http://up/wait; }
     location /nobody/ {
         idempotency main;
         proxy_pass http://127.0.0.1:1;
@@ -367,6 +374,28 @@ def test_pass():
         settle()
     same(gw.post('/pass/ok', 'pass-nonsense').status, 201, 'then it runs')
     executed(up, 'pass-nonsense', 1, 'it')
+
+
+def test_pass_after_a_probe():
+    """it was executed, the record says so, and then the store is gone"""
+    settle()
+    path = '/pass-probe/flaky'
+    gw.post(path, 'told')
+    same(gw.state('told', path), 'unknown', 'an outcome is unknown')
+    up.hold()
+    n = up.count('told')
+    c = gw.call(path, 'told')
+    ok(up.until('told', n + 1), 'the upstream is asked about it')
+    proxy.on('claim', 'cut', ALWAYS)
+    up.go()
+    a = c.read()
+    same((a.status, a.code), (503, 'store_unavailable'),
+         'executed, as it says: does not pass')
+    settle()
+    same([e[2] for e in up.of('told')], ['POST', 'GET'],
+         'it is not executed again')
+    same(gw.state('told', path), 'done', 'and done')
+    same(gw.post(path, 'told').replayed, True, 'a retry replays')
 
 
 def test_waiter():

@@ -100,6 +100,7 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
     }
 
     if (op->result == NGX_IDEMPOTENCY_EXISTS) {
+        ctx->seen = 1;
         return ngx_http_idempotency_act_duplicate(r, ctx);
     }
 
@@ -126,6 +127,8 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
 }
 
 
+/* who knows that there is a record does not pass: it was executed, perhaps */
+
 static ngx_int_t
 ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
@@ -138,6 +141,7 @@ ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
 
     if (ctx->conf->store_error == NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS
         && op->type == NGX_IDEMPOTENCY_CLAIM
+        && !ctx->seen
         && ngx_http_idempotency_policy_may_pass(op->error))
     {
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
