@@ -40,6 +40,12 @@ gw = Gateway(up, http='''
         proxy_pass http://up;
     }
     location @again { rewrite ^ /ok/named? break; proxy_pass http://up; }
+    location /little/ {
+        idempotency main;
+        idempotency_max_response 1000;
+        proxy_force_ranges on;
+        proxy_pass http://up;
+    }
     location @missing { root nowhere; error_page 404 405 = @else; }
     location @returns { error_page 404 = @else; return 404; }
     location @else {
@@ -233,6 +239,17 @@ def test_accel():
          'If-Match on a file', headers=[('If-Match', '"other"')])
 
 
+def test_range_of_what_is_not_kept():
+    for path in ('/little/ok?h=X-Accel-Redirect:/secret/big.bin',
+                 '/little/big/200000', '/little/status/503'):
+        a = gw.post(path, path, headers=[('Range', 'bytes=0-9')])
+        same((a.status, len(a.body), a.whole, a.get('content-range')),
+             (503, 14, True, None) if '503' in path
+             else (201 if 'little/big/' in path else 200, 200000, True, None),
+             path + ': the whole of it')
+        executed(up, path, 1, path)
+
+
 def test_accel_and_error_page():
     """the upstream has named one location, and not what comes after it"""
     for name in ('missing', 'returns'):
@@ -370,6 +387,7 @@ def test_others():
 
 test_error_pages()
 test_accel()
+test_range_of_what_is_not_kept()
 test_accel_and_error_page()
 test_redirects()
 test_subrequests()

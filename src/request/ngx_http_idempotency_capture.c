@@ -114,6 +114,10 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
     ngx_http_idempotency_failpoint(ctx, "after_header");
 
+    /* a range would cut the header below us, and not what we hold above */
+
+    r->allow_ranges = 0;
+
     type = ngx_http_idempotency_capture_decide(r, ctx);
 
     if (type != NGX_IDEMPOTENCY_COMPLETE
@@ -126,7 +130,6 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
     ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT;
 
     r->filter_need_in_memory = 1;
-    r->allow_ranges = 0;
 
     if (r->method == NGX_HTTP_HEAD || r->header_only) {
 
