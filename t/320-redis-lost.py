@@ -10,6 +10,7 @@ the store cannot be reached.
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -418,6 +419,33 @@ def test_waiter():
        'its claim is taken back')
     same(gw.post('/later/wait/503', 'waiter').status, 503, 'a retry runs')
     executed(up, 'waiter', 2, 'a waiter that was not sure')
+
+
+def test_waiter_gone():
+    """Its claim is granted, and it leaves in the same turn of the loop."""
+    settle()
+    up.hold()
+    path = '/later/wait/503'
+    first = gw.call(path, 'left')
+    up.until('left')
+    waiter = gw.call(path, 'left')
+    time.sleep(0.3)
+    proxy.on('claim', 'hold')
+    n = proxy.count('claim')
+    up.go()
+    same(first.read().status, 503, 'the first is released')
+    ok(until(lambda: proxy.count('claim') > n), 'who waits claims')
+    pid = gw.workers()[0]
+    os.kill(pid, signal.SIGSTOP)
+    proxy.let_go()
+    time.sleep(0.1)
+    waiter.close()
+    time.sleep(0.1)
+    os.kill(pid, signal.SIGCONT)
+    ok(until(lambda: gw.state('left', path) == 'none', 3),
+       'it has left: its claim is taken back')
+    same(gw.post(path, 'left').status, 503, 'a retry runs')
+    executed(up, 'left', 2, 'a waiter that has left')
 
 
 def test_pass_paused():

@@ -17,6 +17,8 @@
 static void ngx_http_idempotency_context_cleanup(void *data);
 static void ngx_http_idempotency_context_count(
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_context_unheard(
+    ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_context_abandon(
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -251,6 +253,10 @@ ngx_http_idempotency_context_cleanup(void *data)
         ngx_http_idempotency_context_abandon(ctx);
     }
 
+    if (ngx_http_idempotency_context_unheard(ctx)) {
+        ngx_http_idempotency_context_take_back(ctx);
+    }
+
     if (ctx->op) {
         ngx_idempotency_op_drop(ctx->op);
     }
@@ -278,6 +284,32 @@ ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
                                           * NGX_HTTP_IDEMPOTENCY_RESULTS
                                           + ctx->result]);
     }
+}
+
+
+/*
+ * The store has granted a claim, or may have, and the client was seen leaving
+ * in the same turn of the event loop: the phases did not run again.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_context_unheard(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ctx->op;
+
+    if (ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_CLAIM
+        || op == NULL
+        || op->pending
+        || op->type != NGX_IDEMPOTENCY_CLAIM)
+    {
+        return 0;
+    }
+
+    return op->unsure
+           || (op->error == NGX_IDEMPOTENCY_ERROR_NONE
+               && op->result == NGX_IDEMPOTENCY_GRANTED);
 }
 
 
