@@ -55,6 +55,12 @@ gw = Gateway(up, workers=2, http='''
         internal;
         proxy_pass http://127.0.0.1:%d/wait;
     }
+    location /p-wait/ {
+        idempotency main;
+        idempotency_in_progress wait=10s;
+        idempotency_unknown probe=/ask;
+        proxy_pass http://up;
+    }
     location /p-little/ {
         idempotency main;
         idempotency_max_response 10;
@@ -348,6 +354,34 @@ def test_operator():
     executed(up, 'operator', 1, 'settled by an operator')
 
 
+def test_waits_once():
+    """it waits, asks, and finds that somebody else was faster"""
+    path = '/p-wait/wait/502'
+    up.hold()
+    query.hold()
+    first = gw.call(path, 'twice')
+    up.until('twice')
+    second = gw.call(path, 'twice', headers=[('X-Probe', '/wait/404')])
+    time.sleep(0.3)
+    up.go()
+    same(first.read().status, 502, 'the first is lost')
+    ok(query.until('twice'), 'who has waited for it asks')
+    done = gw.ask({'X-Key': 'twice', 'X-Source': 'somebody',
+                   'X-Scope': 'POST ' + path},
+                  op='resolve', identify=1, fence='current', executed=0)
+    same(done['result'], 'ok', 'meanwhile an operator settles it')
+    up.hold()
+    third = gw.call(path, 'twice')
+    ok(up.until('twice', 2), 'and somebody else executes it')
+    query.go()
+    a = second.read(5)
+    same((a.status, a.code), (409, 'in_progress'),
+         'it does not wait again, as nothing would end that')
+    up.go()
+    third.read()
+    executed(up, 'twice', 2, 'each')
+
+
 test_hold()
 test_retry()
 test_fence()
@@ -361,5 +395,6 @@ test_client_gone()
 test_killed()
 test_settled_meanwhile()
 test_operator()
+test_waits_once()
 gw.stop()
 finish()

@@ -19,7 +19,9 @@ ngx_int_t
 ngx_http_idempotency_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    if (ctx->wait_over) {
+    /* it has waited before, to the end or not: there is no deadline left */
+
+    if (ctx->wait_over || (ctx->waited && !ctx->wait_timer.timer_set)) {
         return NGX_DECLINED;
     }
 
