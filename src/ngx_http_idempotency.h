@@ -243,6 +243,7 @@ typedef struct {
 
     ngx_http_idempotency_way_e         way;
     ngx_http_idempotency_result_e      result;
+    ngx_uint_t                         refused;    /* verdict or status, or 0 */
 
     ngx_str_t                          key;
     ngx_str_t                          source;
@@ -300,6 +301,7 @@ typedef struct {
     unsigned                           body_invalid:1;
     unsigned                           json_read:1;    /* fields of ... */
     unsigned                           form_read:1;
+    unsigned                           advised:1;  /* by a problem's header */
     unsigned                           passed:1;   /* without a claim */
     unsigned                           seen:1;     /* a record of the key */
     unsigned                           probed:1;   /* once is enough */

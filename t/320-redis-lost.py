@@ -38,6 +38,12 @@ gw = Gateway(up, store='redis://127.0.0.1:%d timeout=300ms' % proxy.port,
         proxy_pass http://up;
     }
     location = /executed { internal; proxy_pass http://up/wait; }
+    location /backup/ {
+        idempotency main;
+        error_page 502 503 504 = @backup;
+        proxy_pass http://up;
+    }
+    location @backup { proxy_pass http://up; }
     location /nobody/ {
         idempotency main;
         proxy_pass http://127.0.0.1:1;
@@ -375,6 +381,16 @@ def test_pass():
         settle()
     same(gw.post('/pass/ok', 'pass-nonsense').status, 201, 'then it runs')
     executed(up, 'pass-nonsense', 1, 'it')
+
+
+def test_backup():
+    """what is refused because the store is down is not executed elsewhere"""
+    settle()
+    proxy.on('any', 'cut', ALWAYS)
+    a = gw.post('/backup/ok', 'backup')
+    same((a.status, a.code, a.retry, a.get('retry-after')),
+         (503, 'store_unavailable', 'same-key', '1'), 'error_page 503')
+    executed(up, 'backup', 0, 'error_page 503')
 
 
 def test_pass_after_a_probe():

@@ -152,6 +152,27 @@ gw = Gateway(up, http='''
         error_page 502 504 /sorry;
         proxy_pass http://127.0.0.1:%(c)d;
     }
+    location /no/ {
+        idempotency main;
+        idempotency_describedby https://example.com/errors;
+        error_page 400 409 413 502 503 504 = @backup;
+        error_page 422 =200 @backup;
+        client_body_buffer_size 1k;
+        client_max_body_size 2k;
+        proxy_read_timeout 10s;
+        proxy_pass http://up;
+    }
+    location /no-uri/ {
+        idempotency main;
+        error_page 422 /sorry;
+        proxy_pass http://up;
+    }
+    location /dry/ {
+        idempotency main;
+        idempotency_dry_run on;
+        error_page 502 = @backup;
+        proxy_pass http://127.0.0.1:%(c)d;
+    }
     location /try/ { idempotency main; try_files /nothing @eager; }
     location /eager/ {
         idempotency main;
@@ -331,6 +352,49 @@ def test_error_page():
             replays(gw, path, key, a, path)
 
 
+def test_refused_and_error_page():
+    """what the module refuses is not executed by error_page"""
+    def no(a, status, code, name):
+        same((a.status, a.code, a.whole), (status, code, True), name)
+        same(sorted(n for n, _ in a.headers if n in (
+            'cache-control', 'idempotency-retry', 'retry-after', 'link')),
+             ['cache-control', 'idempotency-retry', 'link']
+             + ['retry-after'] * (code == 'in_progress'),
+             name + ': each header once')
+
+    path = '/no/wait'
+    up.hold()
+    first = gw.call(path, 'no')
+    up.until('no')
+    no(gw.post(path, 'no'), 409, 'in_progress', 'in progress')
+    mark = len(gw.log())
+    no(gw.post(path, 'no', body=b'other'), 422, 'key_reused', 'mismatch')
+    same(gw.log()[mark:].count('request was "mismatch"'), 1, 'logged once')
+    no(gw.post(path, None), 400, 'key_missing', 'no key')
+    up.go()
+    a = first.read()
+    same(a.status, 201, 'the first is answered')
+    replays(gw, path, 'no', a, 'the first')
+    executed(up, 'no', 1, 'refused')
+    executed(other, 'no', 0, 'refused, @backup')
+
+    c = gw.call('/no/ok', 'no-413', body=None,
+                headers=[('Transfer-Encoding', 'chunked')])
+    c.send(b'1000\r\n' + b'x' * 4096 + b'\r\n0\r\n\r\n')
+    same(c.read().status, 413, 'a body that is too large')
+    same(other.of('no-413'), [], 'is not sent to @backup')
+    same(other.of(None), [], 'nor is what has no key')
+
+    # a page is asked for by GET, and a dry run refuses nothing
+    gw.post('/no-uri/ok', 'no-uri')
+    a = gw.post('/no-uri/ok', 'no-uri', body=b'other')
+    same((a.status, [e[2:4] for e in other.of('no-uri')]),
+         (422, [('GET', '/sorry')]), 'a page is proxied')
+    gw.post('/dry/ok', 'dry')
+    gw.post('/dry/ok', 'dry', body=b'other')
+    executed(other, 'dry', 2, 'a dry run')
+
+
 def test_protected_get():
     """idempotency_methods may list GET, which nginx sends again gladly."""
     for path in ('/two-get/reset', '/two-get/silent'):
@@ -388,6 +452,7 @@ test_answered_after_refusal()
 test_not_sent_again()
 test_non_idempotent()
 test_error_page()
+test_refused_and_error_page()
 test_protected_get()
 test_stale_connection()
 gw.expected.append('SSL_do_handshake() failed')

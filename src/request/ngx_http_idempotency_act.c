@@ -39,8 +39,8 @@ ngx_http_idempotency_act_submit(ngx_http_request_t *r,
     op = ngx_http_idempotency_context_op(ctx, type);
 
     if (op == NULL) {
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 
     op->fence = fence;
@@ -215,8 +215,8 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     }
 
     if (rc == NGX_ERROR) {
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 
     verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record,
@@ -286,8 +286,8 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
                                       NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
 
     default: /* NGX_ERROR */
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 }
 
@@ -346,8 +346,8 @@ ngx_http_idempotency_act_ask(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     if (ngx_http_idempotency_probe_start(r, ctx) != NGX_OK) {
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_PROBE;

@@ -22,9 +22,9 @@ static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_early(
 static ngx_int_t ngx_http_idempotency_handler(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf);
-static ngx_int_t ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
+static ngx_int_t ngx_http_idempotency_handler_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-static ngx_int_t ngx_http_idempotency_handler_failed(
+static ngx_int_t ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_read_body(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -200,11 +200,18 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
 
         /* the body could not be read and error_page has redirected us */
 
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-        return NGX_DECLINED;
+        (void) ngx_http_idempotency_problem_failed(ctx, NGX_HTTP_BAD_REQUEST);
+        return ngx_http_idempotency_handler_refused(r, ctx);
 
-    default: /* REPLAY, CLOSED */
-        return NGX_DECLINED;
+    case NGX_HTTP_IDEMPOTENCY_WAY_REPLAY:
+
+        /* the stored answer could not be sent, and the same */
+
+        ctx->refused = NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_idempotency_handler_refused(r, ctx);
+
+    default: /* CLOSED */
+        return ngx_http_idempotency_handler_refused(r, ctx);
     }
 }
 
@@ -216,6 +223,30 @@ ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     return ilcf->store
            && ilcf->endpoint == NULL
            && (r->method & ilcf->methods);
+}
+
+
+/*
+ * Where error_page keeps the method, "= @backup" would execute what was
+ * refused.  Pages that are made otherwise, or asked for by GET, are sent.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_handler_refused(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->refused == 0
+        || ctx->conf->dry_run
+        || r->content_handler == NULL
+        || !ngx_http_idempotency_handler_protects(r, ctx->conf))
+    {
+        return NGX_DECLINED;
+    }
+
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency lets no content handler have the request");
+
+    return ngx_http_idempotency_problem_again(r, ctx);
 }
 
 
@@ -264,7 +295,8 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
     }
 
     if (rc != NGX_OK) {
-        return ngx_http_idempotency_handler_failed(ctx);
+        return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -272,15 +304,6 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
                    (size_t) 8, ctx->digest, &ctx->key);
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_handler_failed(ngx_http_idempotency_ctx_t *ctx)
-{
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-
-    return ctx->conf->dry_run ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 
@@ -301,7 +324,7 @@ ngx_http_idempotency_handler_read_body(ngx_http_request_t *r,
                                            ngx_http_idempotency_handler_body);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        (void) ngx_http_idempotency_problem_failed(ctx, rc);
         return rc;
     }
 
@@ -347,7 +370,8 @@ ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
     }
 
     if (rc != NGX_OK || ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
-        return ngx_http_idempotency_handler_failed(ctx);
+        return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 
     if (ctx->conf->dry_run) {

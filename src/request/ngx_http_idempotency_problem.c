@@ -10,6 +10,8 @@
 #include "ngx_http_idempotency_problem_body.h"
 
 
+static ngx_int_t ngx_http_idempotency_problem_answer(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
 static void ngx_http_idempotency_problem_find(
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
     ngx_http_idempotency_problem_t *problem);
@@ -169,7 +171,6 @@ ngx_int_t
 ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
 {
-    ngx_int_t                       rc;
     ngx_uint_t                      status;
     ngx_http_idempotency_problem_t  problem;
 
@@ -178,6 +179,7 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
     status = ngx_http_idempotency_problem_status(&problem);
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->refused = verdict;
 
     ngx_http_idempotency_problem_event(ctx, verdict);
 
@@ -195,6 +197,43 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 
         return status;
     }
+
+    return ngx_http_idempotency_problem_answer(r, ctx, verdict);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_problem_failed(ngx_http_idempotency_ctx_t *ctx,
+    ngx_int_t status)
+{
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->refused = status;
+
+    return ctx->conf->dry_run ? NGX_DECLINED : status;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_problem_again(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->refused >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return ctx->refused;
+    }
+
+    /* "error_page 409 =200" is for a page, which there is none of */
+
+    r->err_status = 0;
+
+    return ngx_http_idempotency_problem_answer(r, ctx, ctx->refused);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_problem_answer(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
+{
+    ngx_int_t  rc;
 
     /* as ngx_http_special_response_handler(): no "100 Continue" any more */
 
@@ -352,6 +391,12 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     static ngx_str_t  should_retry = ngx_string("Stripe-Should-Retry");
     static ngx_str_t  yes = ngx_string("true");
     static ngx_str_t  no = ngx_string("false");
+
+    if (ctx->advised) {
+        return NGX_OK;
+    }
+
+    ctx->advised = 1;
 
     if (ngx_http_idempotency_header_no_store(r) != NGX_OK
         || ngx_http_idempotency_problem_retry(r, &problem->retry) != NGX_OK)

@@ -19,6 +19,20 @@
 ngx_int_t ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
 
+/*
+ * The module fails: closes the request's way and returns what the phase
+ * handler is to return, the status, or NGX_DECLINED in a dry run.
+ */
+ngx_int_t ngx_http_idempotency_problem_failed(ngx_http_idempotency_ctx_t *ctx,
+    ngx_int_t status);
+
+/*
+ * error_page has led a refused request to a content handler: says the same
+ * once more, from a phase handler.  There is nothing to log or count.
+ */
+ngx_int_t ngx_http_idempotency_problem_again(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
 /* The result that belongs to a problem, and its code. */
 ngx_http_idempotency_result_e ngx_http_idempotency_problem_result(
     ngx_http_idempotency_verdict_e verdict, ngx_str_t **code);
