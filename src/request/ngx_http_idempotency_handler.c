@@ -198,9 +198,14 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
 
     case NGX_HTTP_IDEMPOTENCY_WAY_BODY:
 
-        /* the body could not be read and error_page has redirected us */
+        /*
+         * the body could not be read and error_page has redirected us; "="
+         * has forgotten the status
+         */
 
-        (void) ngx_http_idempotency_problem_failed(ctx, NGX_HTTP_BAD_REQUEST);
+        (void) ngx_http_idempotency_problem_failed(ctx,
+                                    r->err_status >= NGX_HTTP_BAD_REQUEST
+                                    ? r->err_status : NGX_HTTP_BAD_REQUEST);
         return ngx_http_idempotency_handler_refused(r, ctx);
 
     case NGX_HTTP_IDEMPOTENCY_WAY_REPLAY:

@@ -140,12 +140,13 @@ ngx_http_idempotency_policy_may_pass(ngx_idempotency_error_e error)
 
 
 ngx_uint_t
-ngx_http_idempotency_policy_second_run(off_t sent, ngx_uint_t method,
-    ngx_uint_t own_redirect)
+ngx_http_idempotency_policy_second_run(
+    const ngx_http_idempotency_facts_t *facts, ngx_uint_t page,
+    ngx_uint_t hides, ngx_uint_t own_redirect)
 {
-    return sent == 0
+    return facts->sent == 0
            || own_redirect
-           || (method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) != 0;
+           || (page && (facts->answered || !hides));
 }
 
 

@@ -101,9 +101,13 @@ ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_probe(
 ngx_uint_t ngx_http_idempotency_policy_may_pass(
     ngx_idempotency_error_e error);
 
-/* May a content handler run again for the same claim? */
-ngx_uint_t ngx_http_idempotency_policy_second_run(off_t sent,
-    ngx_uint_t method, ngx_uint_t own_redirect);
+/*
+ * May a content handler run again for the same claim?  "page": to make a page
+ * for an error, and it "hides" the error if its own status is sent.
+ */
+ngx_uint_t ngx_http_idempotency_policy_second_run(
+    const ngx_http_idempotency_facts_t *facts, ngx_uint_t page,
+    ngx_uint_t hides, ngx_uint_t own_redirect);
 
 /*
  * Reads "final | release | unknown[; ttl=SECONDS]"; ttl is left alone when it

@@ -130,20 +130,22 @@ ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
 {
+    ngx_int_t                    rc;
     ngx_http_idempotency_ctx_t  *ctx;
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx->ran
-        && ngx_http_idempotency_upstream_again(r, ctx) != NGX_OK)
-    {
-        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                      "idempotency: the request was sent to an upstream "
-                      "before, it is not sent to another one");
-        return NGX_HTTP_BAD_GATEWAY;
-    }
+    if (ctx->ran) {
+        rc = ngx_http_idempotency_upstream_again(r, ctx);
 
-    if (!ctx->ran) {
+        if (rc != NGX_OK) {
+            ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                          "idempotency: the request was sent to an upstream "
+                          "before, it is not sent to another one");
+            return rc;
+        }
+
+    } else {
         ctx->claimed = r->method;
     }
 
@@ -273,21 +275,26 @@ static ngx_int_t
 ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    off_t       sent;
-    ngx_uint_t  page;
+    ngx_uint_t                    page, hides;
+    ngx_http_idempotency_facts_t  facts;
 
-    sent = ngx_http_idempotency_upstream_sent(r, ctx);
+    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
+
     page = r->method != ctx->claimed
            && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD));
 
-    if (!ngx_http_idempotency_policy_second_run(sent,
-                                         page ? r->method : NGX_HTTP_UNKNOWN,
-                                         ctx->own))
+    /* "error_page 502 = /page": the client gets the status of the page */
+
+    hides = r->err_status < NGX_HTTP_BAD_REQUEST;
+
+    if (!ngx_http_idempotency_policy_second_run(&facts, page, hides,
+                                                ctx->own))
     {
-        return NGX_DECLINED;
+        return (facts.answered && facts.status >= NGX_HTTP_BAD_REQUEST)
+               ? (ngx_int_t) facts.status : NGX_HTTP_BAD_GATEWAY;
     }
 
-    if (page && !ctx->own && !ctx->page) {
+    if (page && !ctx->own && !ctx->page && (facts.sent || !hides)) {
         ctx->page = 1;
         ctx->upstream = r->upstream;
         ctx->tries = r->upstream_states ? r->upstream_states->nelts : 0;

@@ -39,7 +39,9 @@ typedef struct {
 typedef struct {
     char                            *name;
     off_t                            sent;
-    ngx_uint_t                       method;
+    ngx_uint_t                       answered;
+    ngx_uint_t                       page;
+    ngx_uint_t                       hides;
     ngx_uint_t                       own_redirect;
     ngx_uint_t                       may;
 } test_second_run_t;
@@ -235,16 +237,19 @@ static test_probe_t  probes[] = {
 
 static test_second_run_t  second_runs[] = {
 
-    { "nothing sent", 0, NGX_HTTP_POST, 0, 1 },
-    { "a byte sent", 1, NGX_HTTP_POST, 0, 0 },
-    { "a byte sent, PUT", 1, NGX_HTTP_PUT, 0, 0 },
-    { "a byte sent, DELETE", 1, NGX_HTTP_DELETE, 0, 0 },
-    { "sent, an error page by GET", 99, NGX_HTTP_GET, 0, 1 },
-    { "sent, an error page by HEAD", 99, NGX_HTTP_HEAD, 0, 1 },
-    { "sent, the upstream's own redirect", 99, NGX_HTTP_POST, 1, 1 },
-    { "nothing sent, DELETE", 0, NGX_HTTP_DELETE, 0, 1 },
+    { "nothing sent", 0, 0, 0, 1, 0, 1 },
+    { "nothing sent, a page", 0, 0, 1, 0, 0, 1 },
+    { "nothing sent, a page that hides it", 0, 0, 1, 1, 0, 1 },
+    { "a byte sent", 1, 0, 0, 1, 0, 0 },
+    { "a byte sent, the error is told", 1, 0, 0, 0, 0, 0 },
+    { "answered", 99, 1, 0, 1, 0, 0 },
+    { "sent, a page", 99, 0, 1, 0, 0, 1 },
+    { "sent, a page that hides it", 99, 0, 1, 1, 0, 0 },
+    { "answered, a page", 99, 1, 1, 0, 0, 1 },
+    { "answered, a page that hides it", 99, 1, 1, 1, 0, 1 },
+    { "sent, the upstream's own redirect", 99, 1, 0, 1, 1, 1 },
 
-    { NULL, 0, 0, 0, 0 }
+    { NULL, 0, 0, 0, 0, 0, 0 }
 };
 
 
@@ -444,10 +449,16 @@ test_probes(void)
 static void
 test_second_runs(void)
 {
-    test_second_run_t  *t;
+    test_second_run_t             *t;
+    ngx_http_idempotency_facts_t   facts;
 
     for (t = second_runs; t->name; t++) {
-        ok(ngx_http_idempotency_policy_second_run(t->sent, t->method,
+        ngx_memzero(&facts, sizeof(ngx_http_idempotency_facts_t));
+
+        facts.sent = t->sent;
+        facts.answered = t->answered;
+
+        ok(ngx_http_idempotency_policy_second_run(&facts, t->page, t->hides,
                                                   t->own_redirect)
            == t->may, "second run", t->name);
     }
