@@ -151,6 +151,22 @@ def kept(up):
     redis.remove()
 
 
+def counters(up):
+    redis = Redis()
+    gw = Gateway(up, store='redis://127.0.0.1:%d' % redis.port, workers=2)
+    gw.expected = [FORGOTTEN]
+
+    def expire():
+        keys = redis('KEYS', 'idem:counter:*')
+        return keys and all(redis('PTTL', key) > 0 for key in keys)
+
+    ok(until(expire), 'a counter leaves after a while')
+    redis('FLUSHALL')
+    ok(until(lambda: losses(gw) and expire()), 'the one after a loss, too')
+    gw.stop()
+    redis.remove()
+
+
 def main():
     up = Ledger()
     redis = Redis()
@@ -162,6 +178,7 @@ def main():
     times(gw, up, redis)
     gw.stop()
     kept(up)
+    counters(up)
     finish()
 
 

@@ -85,6 +85,7 @@ typedef struct {
 
     ngx_idempotency_redis_cmd_t         keep;
     ngx_str_t                           keep_args[3];
+    ngx_uint_t                          ticks;
 
     unsigned                            ticking:1;
     unsigned                            keeping:1;

@@ -223,7 +223,7 @@ ngx_idempotency_redis_memory_ticked(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_memory_told(counter->redis, counter, reply,
                                       counter->before, counter->sent, 1);
 
-    if (counter->seen % NGX_IDEMPOTENCY_REDIS_KEEP_EVERY != 1
+    if (counter->ticks++ % NGX_IDEMPOTENCY_REDIS_KEEP_EVERY != 0
         || counter->keeping)
     {
         return;
@@ -313,6 +313,7 @@ ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
     counter->lost = 1;
     counter->lost_at = ngx_current_msec;
     counter->seen = value;
+    counter->ticks = 0;
 
     redis->forgot(redis, value == 1 ? "has come back without its data"
                                     : "has come back behind its data");
