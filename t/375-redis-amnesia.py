@@ -5,10 +5,12 @@ It is emptied while it runs, or comes back empty: that is logged at alert, and
 new keys are refused until what was running can have ended.  What runs
 meanwhile is written anew by its renewal, so that its duplicates find it, and
 its answer is stored.  A server that comes back with its data has forgotten
-nothing.
+nothing.  Neither does nginx forget what it has noticed, or what it is to
+notice, when it is reloaded or a worker dies.
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -151,16 +153,124 @@ def kept(up):
     redis.remove()
 
 
+def reload(gw):
+    old = gw.workers()
+    gw.signal(signal.SIGHUP)
+    ok(until(lambda: gw.workers() and not set(old) & set(gw.workers()), 10),
+       'the old workers have left')
+
+
+def kill(gw):
+    old = gw.workers()
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: len(set(gw.workers()) - set(old)) == len(old), 10)
+
+
+def workers_change(up):
+    """what was noticed outlives who has noticed it"""
+    redis = Redis()
+    gw = Gateway(up, store='redis://127.0.0.1:%d amnesia=8s' % redis.port,
+                 workers=3,
+                 locations='location = /stats { idempotency_stats; }')
+    gw.expected = [FORGOTTEN, 'exited on signal 9']
+    gw.post('/ok', 'change')
+    known(gw)
+    redis.restart()
+    ok(until(lambda: losses(gw) == 1, 10), 'it is noticed')
+    noticed = time.time()
+
+    for how in (reload, kill):
+        how(gw)
+        ok(until(lambda: gw.post('/ok', 'change').code
+                 == 'store_unavailable', 2),
+           how.__name__ + ': new keys are refused still')
+        time.sleep(0.6)
+        refused(gw, '/ok', 'change', 'store_unavailable',
+                how.__name__ + ': and later', status=503)
+        ok(b'has lost data' in gw.post('/stats?format=json', None, body=None,
+                                       method='GET').body,
+           how.__name__ + ': and the stats say why')
+    executed(up, 'change', 1, 'workers change')
+
+    taken_again(gw, '/ok', 'change-new')
+    ok(time.time() - noticed > 7, 'when the time is over')
+    same(gw.log().count('takes new keys again'), 1, 'which is said once')
+    same(losses(gw), 1, 'workers change: it was noticed once')
+    gw.stop()
+    redis.remove()
+
+
+def away(up):
+    """a loss while Redis is away, and the workers leave meanwhile"""
+    redis = Redis()
+    gw = Gateway(up, store='redis://127.0.0.1:%d amnesia=5s' % redis.port,
+                 workers=2)
+    gw.expected = [FORGOTTEN, 'exited on signal 9']
+    for how in (reload, kill):
+        name = 'away-' + how.__name__
+        taken_again(gw, '/ok', name)
+        before = known(gw)
+        redis.stop()
+        how(gw)
+        redis.start()
+        ok(until(lambda: gw.post('/ok', name).code
+                 == 'store_unavailable' and losses(gw) > before, 10),
+           how.__name__ + ' while Redis is away: it is noticed')
+        executed(up, name, 1, how.__name__ + ' while Redis is away')
+        time.sleep(1)
+        same(losses(gw), before + 1, how.__name__ + ': once, by all workers')
+    gw.stop()
+    redis.remove()
+
+
+def another(up):
+    """a store that is elsewhere now has forgotten nothing"""
+    here, there = Redis(), Redis()
+    gw = Gateway(up, store='redis://127.0.0.1:%d' % here.port)
+    gw.post('/ok', 'another')
+    known(gw)
+    for server in (there, here):
+        gw.write(store='redis://127.0.0.1:%d' % server.port)
+        reload(gw)
+        same(gw.post('/ok', 'another-%d' % server.port).status, 201,
+             'another server: new keys are taken')
+        known(gw)
+    gw.write(store='redis://:secret@127.0.0.1:%d' % here.port)
+    here('CONFIG', 'SET', 'requirepass', 'secret')
+    here.auth = ('secret',)
+    reload(gw)
+    ok(until(lambda: gw.post('/ok', 'another').status == 201),
+       'another password: it is reached')
+    known(gw)
+    same(losses(gw), 0, 'another server: nothing was forgotten')
+    same(len(here('KEYS', 'idem:counter:*')), 2,
+         'another password: the counter is the same')
+    here('FLUSHALL')
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: losses(gw) == 1), 'and is looked at')
+    gw.stop()
+    here.remove()
+    there.remove()
+
+
 def counters(up):
     redis = Redis()
     gw = Gateway(up, store='redis://127.0.0.1:%d' % redis.port, workers=2)
     gw.expected = [FORGOTTEN]
 
+    def keys():
+        return redis('KEYS', 'idem:counter:*')
+
     def expire():
-        keys = redis('KEYS', 'idem:counter:*')
-        return keys and all(redis('PTTL', key) > 0 for key in keys)
+        return keys() and all(redis('PTTL', key) > 0 for key in keys())
 
     ok(until(expire), 'a counter leaves after a while')
+    for _ in range(2):
+        reload(gw)
+    known(gw)
+    same(len(keys()), 1, 'all workers have one, before and after a reload')
+    ok(expire(), 'and it leaves after a while')
     redis('FLUSHALL')
     ok(until(lambda: losses(gw) and expire()), 'the one after a loss, too')
     gw.stop()
@@ -178,6 +288,9 @@ def main():
     times(gw, up, redis)
     gw.stop()
     kept(up)
+    workers_change(up)
+    away(up)
+    another(up)
     counters(up)
     finish()
 

@@ -17,6 +17,10 @@
 #include "ngx_idempotency_redis_proto.h"
 
 
+/* counters: a cluster has fewer masters */
+#define NGX_IDEMPOTENCY_REDIS_TALLIES  1024
+
+
 typedef struct ngx_idempotency_redis_s           ngx_idempotency_redis_t;
 typedef struct ngx_idempotency_redis_node_s      ngx_idempotency_redis_node_t;
 typedef struct ngx_idempotency_redis_conn_s      ngx_idempotency_redis_conn_t;
@@ -118,6 +122,37 @@ typedef struct {
 } ngx_idempotency_redis_account_t;
 
 
+/* of a counter: what is known of it, and was when it was advanced */
+
+typedef struct {
+    uint64_t                            seen;        /* was acknowledged */
+    ngx_uint_t                          losses;      /* so far */
+} ngx_idempotency_redis_known_t;
+
+
+typedef struct {
+    ngx_uint_t                          number;      /* of its name, plus 1 */
+    ngx_msec_t                          told;        /* when it was seen */
+    ngx_idempotency_redis_known_t       known;
+} ngx_idempotency_redis_tally_t;
+
+
+/*
+ * What all workers know of a store, before and after a reload, in shared
+ * memory: under its mutex, but for what is atomic.
+ */
+
+typedef struct {
+    u_char                              id[8];       /* of its counters */
+    ngx_uint_t                          named;       /* it has one */
+    ngx_atomic_t                        losses;      /* so far */
+    ngx_atomic_t                        until;       /* no new claims; 0: that
+                                                        is over */
+    ngx_idempotency_redis_tally_t       tallies
+                                            [NGX_IDEMPOTENCY_REDIS_TALLIES];
+} ngx_idempotency_redis_shared_t;
+
+
 /*
  * What the configuration says, and what this worker has of it.  Set by the
  * configuration: everything down to "data".
@@ -144,6 +179,7 @@ struct ngx_idempotency_redis_s {
     ngx_uint_t                          replicas;    /* to acknowledge */
     ngx_msec_t                          replicas_wait;
     ngx_msec_t                          amnesia;     /* no new claims for */
+    ngx_shm_zone_t                     *zone;        /* has what is shared */
 
     ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
     ngx_msec_t                          resolver_timeout;
@@ -176,8 +212,7 @@ struct ngx_idempotency_redis_s {
 
     /* of this worker */
 
-    u_char                              id[8];       /* set before start */
-    ngx_idempotency_redis_counts_t     *counts;      /* these as well */
+    ngx_idempotency_redis_counts_t     *counts;      /* set before start */
     ngx_idempotency_redis_now_t        *now;
     ngx_idempotency_redis_memory_t     *memory;
     ngx_idempotency_redis_hear_t       *hear;

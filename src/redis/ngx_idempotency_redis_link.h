@@ -75,13 +75,11 @@ typedef struct {
     ngx_idempotency_redis_t            *redis;
     ngx_uint_t                          n;           /* of its name */
     ngx_str_t                           name;
-    uint64_t                            seen;        /* was acknowledged */
-    ngx_msec_t                          lost_at;
+    ngx_idempotency_redis_tally_t      *tally;
 
     ngx_idempotency_redis_cmd_t         tick;
     ngx_str_t                           args[2];
-    uint64_t                            before;      /* seen when it was */
-    ngx_msec_t                          sent;
+    ngx_idempotency_redis_known_t       before;      /* when it was sent */
 
     ngx_idempotency_redis_cmd_t         keep;
     ngx_str_t                           keep_args[3];
@@ -89,7 +87,6 @@ typedef struct {
 
     unsigned                            ticking:1;
     unsigned                            keeping:1;
-    unsigned                            lost:1;
 } ngx_idempotency_redis_counter_t;
 
 
@@ -97,6 +94,7 @@ struct ngx_idempotency_redis_memory_s {
     ngx_queue_t                         counters;
     ngx_event_t                         timer;
     unsigned                            warned:1;
+    unsigned                            full:1;      /* that was said */
 };
 
 
@@ -227,8 +225,7 @@ struct ngx_idempotency_redis_conn_s {
 
     ngx_idempotency_redis_bytes_t       hello;
     ngx_idempotency_redis_counter_t    *counter;
-    uint64_t                            before;      /* what it had */
-    ngx_msec_t                          greeted;
+    ngx_idempotency_redis_known_t       before;      /* what it had */
     u_char                             *steps[NGX_IDEMPOTENCY_REDIS_STEPS];
     ngx_uint_t                          nsteps;      /* of the login */
     ngx_uint_t                          answered;    /* of these */
@@ -390,13 +387,16 @@ void ngx_idempotency_redis_memory_name(ngx_idempotency_redis_t *redis,
 void ngx_idempotency_redis_memory_count(ngx_idempotency_redis_node_t *node,
     ngx_uint_t n);
 /*
- * The counter was advanced, "before" was known when that was sent.  "sure":
- * the new value must not get lost.
+ * The counter is about to be advanced; and it was, "before" is what was known
+ * then.  "sure": the new value must not get lost.
  */
+void ngx_idempotency_redis_memory_know(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_counter_t *counter,
+    ngx_idempotency_redis_known_t *before);
 void ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_counter_t *counter,
-    ngx_idempotency_redis_reply_t *reply, uint64_t before, ngx_msec_t sent,
-    ngx_uint_t sure);
+    ngx_idempotency_redis_reply_t *reply,
+    ngx_idempotency_redis_known_t *before, ngx_uint_t sure);
 
 
 /* hear: channels */

@@ -127,8 +127,8 @@ ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
     conn->counter = conn->node->counter;
 
     if (conn->counter) {
-        conn->before = conn->counter->seen;
-        conn->greeted = ngx_current_msec;
+        ngx_idempotency_redis_memory_know(conn->redis, conn->counter,
+                                          &conn->before);
 
         ngx_str_set(&args[0], "INCR");
         args[1] = conn->counter->name;
@@ -183,7 +183,7 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
         /* whatever it says: if it has forgotten, that is known now */
 
         ngx_idempotency_redis_memory_told(conn->redis, conn->counter, reply,
-                                          conn->before, conn->greeted,
+                                          &conn->before,
                                           conn->redis->replicas == 0);
 
     } else if (ngx_idempotency_redis_reply_type(reply)

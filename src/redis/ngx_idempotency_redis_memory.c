@@ -2,10 +2,13 @@
 /*
  * Does a server still know what it has acknowledged?
  *
- * Each master carries a counter of this worker.  It is advanced by a timer,
- * and at each login, before anything else is sent: a value that is not above
- * the last one acknowledged means that the server has lost what came with
- * that one or later.  What it loses between two ticks cannot be seen.
+ * Each master carries a counter.  All workers advance it, by a timer and at
+ * each login, before anything else is sent: a value that is not above the last
+ * one acknowledged means that the server has lost what came with that one or
+ * later.  What it loses between two ticks cannot be seen.
+ *
+ * What was acknowledged is in shared memory: a worker that is new, after a
+ * reload or the death of another, knows what there was to be forgotten.
  */
 
 
@@ -15,11 +18,17 @@
 /* milliseconds */
 #define NGX_IDEMPOTENCY_REDIS_TICK  250
 
-/* a counter whose worker is gone stays for a day, it is renewed now and then */
+/*
+ * A counter that nobody advances stays for a day, which is renewed now and
+ * then; nothing is expected of it after half of that.
+ */
 #define NGX_IDEMPOTENCY_REDIS_STAY  "86400000"
 #define NGX_IDEMPOTENCY_REDIS_KEEP_EVERY  64
+#define NGX_IDEMPOTENCY_REDIS_EXPECTED  43200000
 
 
+static ngx_idempotency_redis_tally_t *ngx_idempotency_redis_memory_tally(
+    ngx_idempotency_redis_t *redis, ngx_uint_t n);
 static void ngx_idempotency_redis_memory_timer(ngx_event_t *ev);
 static void ngx_idempotency_redis_memory_tick(
     ngx_idempotency_redis_node_t *node);
@@ -90,8 +99,12 @@ void
 ngx_idempotency_redis_memory_name(ngx_idempotency_redis_t *redis,
     ngx_uint_t n, ngx_str_t *name)
 {
+    ngx_idempotency_redis_shared_t  *shared;
+
+    shared = redis->zone->data;
+
     name->len = ngx_sprintf(name->data, "%Vcounter:%*xs:%ui", &redis->prefix,
-                            sizeof(redis->id), redis->id, n)
+                            sizeof(shared->id), shared->id, n)
                 - name->data;
 }
 
@@ -102,6 +115,7 @@ ngx_idempotency_redis_memory_count(ngx_idempotency_redis_node_t *node,
 {
     ngx_queue_t                      *q;
     ngx_idempotency_redis_t          *redis;
+    ngx_idempotency_redis_tally_t    *tally;
     ngx_idempotency_redis_memory_t   *memory;
     ngx_idempotency_redis_counter_t  *counter;
 
@@ -120,15 +134,22 @@ ngx_idempotency_redis_memory_count(ngx_idempotency_redis_node_t *node,
         }
     }
 
+    node->counter = NULL;
+
+    tally = ngx_idempotency_redis_memory_tally(redis, n);
+    if (tally == NULL) {
+        return;
+    }
+
     counter = ngx_calloc(sizeof(ngx_idempotency_redis_counter_t)
                          + ngx_idempotency_redis_memory_len(redis),
                          ngx_cycle->log);
     if (counter == NULL) {
-        node->counter = NULL;
         return;
     }
 
     counter->n = n;
+    counter->tally = tally;
     counter->name.data = (u_char *) (counter + 1);
 
     ngx_idempotency_redis_memory_name(redis, n, &counter->name);
@@ -136,6 +157,48 @@ ngx_idempotency_redis_memory_count(ngx_idempotency_redis_node_t *node,
     ngx_queue_insert_tail(&memory->counters, &counter->queue);
 
     node->counter = counter;
+}
+
+
+static ngx_idempotency_redis_tally_t *
+ngx_idempotency_redis_memory_tally(ngx_idempotency_redis_t *redis,
+    ngx_uint_t n)
+{
+    ngx_uint_t                       i;
+    ngx_slab_pool_t                 *shpool;
+    ngx_idempotency_redis_tally_t   *tally;
+    ngx_idempotency_redis_shared_t  *shared;
+
+    shared = redis->zone->data;
+    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
+
+    ngx_shmtx_lock(&shpool->mutex);
+
+    for (i = 0; i < NGX_IDEMPOTENCY_REDIS_TALLIES; i++) {
+        tally = &shared->tallies[i];
+
+        if (tally->number == 0) {
+            tally->number = n + 1;
+        }
+
+        if (tally->number == n + 1) {
+            ngx_shmtx_unlock(&shpool->mutex);
+            return tally;
+        }
+    }
+
+    ngx_shmtx_unlock(&shpool->mutex);
+
+    if (!redis->memory->full) {
+        redis->memory->full = 1;
+
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" has had more masters than can "
+                      "be watched: if the last ones forget what they have "
+                      "acknowledged, that will not be noticed", &redis->name);
+    }
+
+    return NULL;
 }
 
 
@@ -195,8 +258,8 @@ ngx_idempotency_redis_memory_tick(ngx_idempotency_redis_node_t *node)
     cmd->wait = 1;
 
     counter->redis = node->redis;
-    counter->sent = ngx_current_msec;
-    counter->before = counter->seen;
+
+    ngx_idempotency_redis_memory_know(node->redis, counter, &counter->before);
 
     if (ngx_idempotency_redis_send(node->redis, cmd) == NGX_AGAIN) {
         counter->ticking = 1;
@@ -221,7 +284,7 @@ ngx_idempotency_redis_memory_ticked(ngx_idempotency_redis_cmd_t *cmd,
     }
 
     ngx_idempotency_redis_memory_told(counter->redis, counter, reply,
-                                      counter->before, counter->sent, 1);
+                                      &counter->before, 1);
 
     if (counter->ticks++ % NGX_IDEMPOTENCY_REDIS_KEEP_EVERY != 0
         || counter->keeping)
@@ -260,19 +323,48 @@ ngx_idempotency_redis_memory_kept(ngx_idempotency_redis_cmd_t *cmd,
 }
 
 
+void
+ngx_idempotency_redis_memory_know(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_counter_t *counter,
+    ngx_idempotency_redis_known_t *before)
+{
+    ngx_slab_pool_t                *shpool;
+    ngx_idempotency_redis_tally_t  *tally;
+
+    tally = counter->tally;
+    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
+
+    ngx_shmtx_lock(&shpool->mutex);
+
+    /* others have their own idea of the time, which may be a bit later */
+
+    if ((ngx_msec_int_t) (ngx_current_msec - tally->told)
+        > NGX_IDEMPOTENCY_REDIS_EXPECTED)
+    {
+        tally->known.seen = 0;
+    }
+
+    *before = tally->known;
+
+    ngx_shmtx_unlock(&shpool->mutex);
+}
+
+
 /*
- * Several may be on their way, on several connections: each is compared with
- * what was known when it was sent, and what was sent before a loss was seen
- * is no second loss.
+ * Several may be on their way, from several workers: each is compared with
+ * what was known when it was sent.  What was sent before a loss was seen is
+ * no second loss, and may tell of what is lost.
  */
 
 void
 ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_counter_t *counter,
-    ngx_idempotency_redis_reply_t *reply, uint64_t before, ngx_msec_t sent,
-    ngx_uint_t sure)
+    ngx_idempotency_redis_reply_t *reply,
+    ngx_idempotency_redis_known_t *before, ngx_uint_t sure)
 {
     uint64_t                         value;
+    ngx_slab_pool_t                 *shpool;
+    ngx_idempotency_redis_tally_t   *tally;
     ngx_idempotency_redis_memory_t  *memory;
 
     memory = redis->memory;
@@ -297,24 +389,37 @@ ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
 
     value = (uint64_t) ngx_idempotency_redis_reply_integer(reply);
 
-    if (value > before) {
+    tally = counter->tally;
+    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
+
+    ngx_shmtx_lock(&shpool->mutex);
+
+    if (tally->known.losses != before->losses) {
+        goto done;
+    }
+
+    tally->told = ngx_current_msec;
+
+    if (value > before->seen) {
 
         if (sure) {
-            counter->seen = ngx_max(counter->seen, value);
+            tally->known.seen = ngx_max(tally->known.seen, value);
         }
 
-        return;
+        goto done;
     }
 
-    if (counter->lost && (ngx_msec_int_t) (sent - counter->lost_at) <= 0) {
-        return;
-    }
-
-    counter->lost = 1;
-    counter->lost_at = ngx_current_msec;
-    counter->seen = value;
-    counter->ticks = 0;
+    /* whoever finds it noticed must find that nothing may be claimed */
 
     redis->forgot(redis, value == 1 ? "has come back without its data"
                                     : "has come back behind its data");
+
+    tally->known.seen = value;
+    tally->known.losses++;
+
+    counter->ticks = 0;
+
+done:
+
+    ngx_shmtx_unlock(&shpool->mutex);
 }

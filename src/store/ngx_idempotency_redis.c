@@ -5,7 +5,6 @@
 
 
 #include "ngx_idempotency_redis.h"
-#include "ngx_idempotency_random.h"
 #include "ngx_idempotency_redis_conf.h"
 #include "ngx_idempotency_redis_op.h"
 #include "ngx_idempotency_redis_script.h"
@@ -92,7 +91,8 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
         return rv;
     }
 
-    if (ngx_idempotency_redis_cache_channel(cf, ctx) != NGX_OK
+    if (ngx_idempotency_redis_safe_zone(cf, ctx) != NGX_OK
+        || ngx_idempotency_redis_cache_channel(cf, ctx) != NGX_OK
         || ngx_idempotency_redis_load_scripts(cf, ctx) != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -180,9 +180,7 @@ ngx_idempotency_redis_store_start(ngx_idempotency_store_t *store)
     ctx->redis.counts = &store->counts->redis;
     ctx->redis.now = &store->now->redis;
 
-    if (ngx_idempotency_random(ctx->redis.id, sizeof(ctx->redis.id))
-        != NGX_OK)
-    {
+    if (ngx_idempotency_redis_safe_start(ctx) != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -68,12 +68,9 @@ typedef struct {
 
     /* see safe */
 
-    ngx_msec_t                     forgot;     /* when that was noticed */
-    ngx_uint_t                     losses;
     ngx_uint_t                     few;        /* times too few replicas */
 
     unsigned                       asked:1;
-    unsigned                       forgetful:1;
     unsigned                       lonely:1;   /* too few replicas now */
 } ngx_idempotency_redis_ctx_t;
 
@@ -193,6 +190,13 @@ ngx_idempotency_listener_t *ngx_idempotency_redis_push_listen(
 void ngx_idempotency_redis_push_unlisten(
     ngx_idempotency_listener_t *listener);
 
+
+/* After all parameters: what the workers share.  NGX_OK or NGX_ERROR. */
+ngx_int_t ngx_idempotency_redis_safe_zone(ngx_conf_t *cf,
+    ngx_idempotency_redis_ctx_t *ctx);
+
+/* A worker begins, with what others have left. */
+ngx_int_t ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx);
 
 /* The server has lost what it had acknowledged: no new claims for a while. */
 void ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,

@@ -5,8 +5,11 @@
 
 
 #include "ngx_idempotency_redis_op.h"
+#include "ngx_idempotency_random.h"
 
 
+static ngx_int_t ngx_idempotency_redis_safe_init_zone(
+    ngx_shm_zone_t *shm_zone, void *data);
 static ngx_uint_t ngx_idempotency_redis_safe_forgets(
     ngx_idempotency_redis_ctx_t *ctx);
 static ngx_int_t ngx_idempotency_redis_safe_check(
@@ -15,45 +18,187 @@ static ngx_uint_t ngx_idempotency_redis_safe_acked(
     ngx_idempotency_redis_op_t *rop);
 
 
-void
-ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
-    const char *how)
-{
-    ngx_idempotency_redis_ctx_t  *ctx;
+/* whose zone it is: another may have the same name */
 
-    ctx = redis->data;
+static ngx_uint_t  ngx_idempotency_redis_safe_tag;
+
+
+/*
+ * Its name is that of the store and of what it talks to, but for the password:
+ * after a reload these have what they had, and another server is not asked
+ * about what it was never told.
+ */
+
+ngx_int_t
+ngx_idempotency_redis_safe_zone(ngx_conf_t *cf,
+    ngx_idempotency_redis_ctx_t *ctx)
+{
+    size_t                          len;
+    u_char                         *p;
+    ngx_str_t                       name;
+    ngx_uint_t                      i;
+    ngx_idempotency_redis_t        *redis;
+    ngx_idempotency_redis_place_t  *place;
+
+    redis = &ctx->redis;
+    place = redis->places.elts;
+
+    len = sizeof("idempotency_redis::/::") + redis->name.len
+          + redis->master.len + redis->prefix.len + NGX_INT_T_LEN;
+
+    for (i = 0; i < redis->places.nelts; i++) {
+        len += sizeof(":65535,") + (place[i].host.len ? place[i].host.len
+                                                : place[i].addrs[0].name.len);
+    }
+
+    name.data = ngx_pnalloc(cf->pool, len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_sprintf(name.data, "idempotency_redis:%V:", &redis->name);
+
+    for (i = 0; i < redis->places.nelts; i++) {
+        p = ngx_sprintf(p, "%V:%ui,",
+                        place[i].host.len ? &place[i].host
+                                          : &place[i].addrs[0].name,
+                        (ngx_uint_t) place[i].port);
+    }
+
+    p = ngx_sprintf(p, "%V/%ui:%V", &redis->master, redis->database,
+                    &redis->prefix);
+
+    name.len = p - name.data;
+
+    redis->zone = ngx_shared_memory_add(cf, &name,
+                            ngx_align(sizeof(ngx_idempotency_redis_shared_t),
+                                      ngx_pagesize)
+                            + 8 * ngx_pagesize,
+                            &ngx_idempotency_redis_safe_tag);
+    if (redis->zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    redis->zone->init = ngx_idempotency_redis_safe_init_zone;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_safe_init_zone(ngx_shm_zone_t *shm_zone, void *data)
+{
+    ngx_slab_pool_t  *shpool;
+
+    if (data) {
+        shm_zone->data = data;
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    shm_zone->data = ngx_slab_calloc(shpool,
+                                     sizeof(ngx_idempotency_redis_shared_t));
+
+    return shm_zone->data ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx)
+{
+    u_char                           id[8];
+    ngx_msec_int_t                   left;
+    ngx_slab_pool_t                 *shpool;
+    ngx_idempotency_redis_t         *redis;
+    ngx_idempotency_redis_shared_t  *shared;
+
+    redis = &ctx->redis;
+    shared = redis->zone->data;
+    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
     if (redis->amnesia == NGX_CONF_UNSET_MSEC) {
         redis->amnesia = ctx->store->lease;
     }
 
-    ctx->losses++;
+    if (ngx_idempotency_random(id, sizeof(id)) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_shmtx_lock(&shpool->mutex);
+
+    if (!shared->named) {
+        ngx_memcpy(shared->id, id, sizeof(id));
+        shared->named = 1;
+    }
+
+    ngx_shmtx_unlock(&shpool->mutex);
+
+    left = (ngx_msec_int_t) (shared->until - ngx_current_msec);
+
+    if (shared->until && redis->amnesia && left > 0) {
+        ctx->store->now->forgetful = ngx_time() + left / 1000;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
+    const char *how)
+{
+    ngx_atomic_uint_t                losses, old, until;
+    ngx_idempotency_redis_ctx_t     *ctx;
+    ngx_idempotency_redis_shared_t  *shared;
+
+    ctx = redis->data;
+    shared = redis->zone->data;
+
+    until = ngx_max(ngx_current_msec + redis->amnesia, 1);
+
+    do {
+        old = shared->until;
+
+        if (redis->amnesia == 0
+            || (old && (ngx_msec_int_t) (until - old) <= 0))
+        {
+            break;
+        }
+
+    } while (!ngx_atomic_cmp_set(&shared->until, old, until));
+
+    losses = ngx_atomic_fetch_add(&shared->losses, 1) + 1;
     ngx_idempotency_count(ctx->store->counts->losses);
-    ctx->forgetful = 1;
-    ctx->forgot = ngx_current_msec;
     ctx->store->now->forgetful = ngx_time() + redis->amnesia / 1000;
 
     ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                   "idempotency store \"%V\" %s: keys may be forgotten, new "
-                  "ones are refused for %M ms, losses seen: %ui",
-                  &redis->name, how, redis->amnesia, ctx->losses);
+                  "ones are refused for %M ms, losses seen: %uA",
+                  &redis->name, how, redis->amnesia, losses);
 }
 
+
+/* one line when it is over, by the first who notices */
 
 static ngx_uint_t
 ngx_idempotency_redis_safe_forgets(ngx_idempotency_redis_ctx_t *ctx)
 {
-    if (!ctx->forgetful) {
+    ngx_atomic_uint_t                until;
+    ngx_idempotency_redis_shared_t  *shared;
+
+    shared = ctx->redis.zone->data;
+    until = shared->until;
+
+    if (until == 0) {
         return 0;
     }
 
-    if (ngx_current_msec - ctx->forgot < ctx->redis.amnesia) {
-        return 1;
+    if ((ngx_msec_int_t) (until - ngx_current_msec) > 0) {
+        return ctx->redis.amnesia != 0;
     }
 
-    ctx->forgetful = 0;
-
-    if (ctx->redis.amnesia) {
+    if (ngx_atomic_cmp_set(&shared->until, until, 0)) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                       "idempotency store \"%V\" takes new keys again",
                       &ctx->store->name);
