@@ -4,8 +4,9 @@
 First nodes that answer oddly: MOVED to each other for ever, ASK, TRYAGAIN,
 CLUSTERDOWN, maps that are none.  A command is sent on within its time, with
 the same owner, or the request is refused; nothing is executed twice and
-nobody is asked in a tight loop.  Then a real cluster of six nodes: slots are
-moved, and masters killed, under load.
+nobody is asked in a tight loop.  Then a master that hands over, and one that
+is lost and back before anybody tells who has taken over.  Then a real cluster
+of six nodes: slots are moved, and masters killed, under load.
 
     MOVES=20    times of each; 2 unless told
 """
@@ -15,7 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from fakeredis import (Fake, answer, bulk, granted,  # noqa: E402
+from fakeredis import (RESET, Fake, answer, bulk, granted,  # noqa: E402
                        is_claim, owner)
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      refused, same, until)
@@ -32,12 +33,13 @@ def url(*nodes):
 
 
 def slots(*ranges):
-    """(first, last, node) each"""
+    """(first, last, node) each, and replicas"""
     return b'*%d\r\n' % len(ranges) + b''.join(
-        b'*3\r\n:%d\r\n:%d\r\n*3\r\n%s:%d\r\n%s' % (
-            first, last, bulk(b'127.0.0.1'), node.port,
-            bulk(b'%040d' % node.port))
-        for first, last, node in ranges)
+        b'*%d\r\n:%d\r\n:%d\r\n' % (len(nodes) + 2, first, last)
+        + b''.join(b'*3\r\n%s:%d\r\n%s' % (
+            bulk(b'127.0.0.1'), node.port, bulk(b'%040d' % node.port))
+            for node in nodes)
+        for first, last, *nodes in ranges)
 
 
 def grants(args):
@@ -152,6 +154,71 @@ def test_odd(up):
     gw.stop()
 
 
+class Master(Node):
+    """Has all slots, or has had them; gone: it ends all connections."""
+
+    ticks = 0
+
+    def __init__(self):
+        super().__init__()
+        self.gone = False
+        self.other = None
+        self.reply = self.script
+
+    def moved(self):
+        return b'-MOVED 1 127.0.0.1:%d\r\n' % self.other.port
+
+    def script(self, args):
+        if self.gone:
+            return RESET
+        return self.moved() if self.other else grants(args)
+
+    def say(self, args):
+        if self.gone:
+            return RESET
+        if args[0] == b'INCR':
+            # replicas have what a counter was
+            Master.ticks += 1
+            return self.moved() if self.other else b':%d\r\n' % self.ticks
+        return super().say(args)
+
+
+def test_succession(up):
+    a, b = Master(), Master()
+    b.other = a
+    a.map = b.map = slots((0, 16383, a, b))
+    gw = Gateway(up, locations=LOCATION, http=store(url(a, b)
+                                                    + ' amnesia=500ms'))
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: gw.post('/pay/ok', 'first').status == 201, 5),
+       'a master works')
+
+    a.other, b.other = b, None
+    a.map = b.map = slots((0, 16383, b, a))
+    gw.post('/pay/ok', 'handed')
+    ok(gw.until_log('has a new master'), 'one that hands over is noticed')
+    ok(until(lambda: gw.post('/pay/ok', 'second').status == 201, 5),
+       'and the next one works')
+    same(gw.log().count(FORGOTTEN), 0, 'nothing was forgotten')
+
+    # the map is seen when it is back, as a replica
+    n = b.connections
+    b.gone = True
+    gw.post('/pay/ok', 'lost')
+    a.other, b.other = None, a
+    b.gone = False
+    ok(until(lambda: b.connections > n and b.open, 5), 'lost, and back')
+    start = len(gw.log())
+    time.sleep(0.3)
+    a.map = b.map = slots((0, 16383, a, b))
+    ok(gw.until_log('has a new master', 7, start), 'another took over')
+    ok(gw.until_log('has another master: ' + FORGOTTEN, 1, start),
+       'which may have forgotten some')
+    ok(until(lambda: gw.post('/pay/ok', 'third').status == 201, 5, 0.1),
+       'then it works')
+    gw.stop()
+
+
 def test_cluster(up):
     cluster = Cluster(masters=3, replicas=1)
     gw = Gateway(up, workers=2,
@@ -202,8 +269,9 @@ def test_cluster(up):
 
 def main():
     up = Ledger()
-    test_odd(up)
-    test_cluster(up)
+    for test in sys.argv[1:] or ('test_odd', 'test_succession',
+                                 'test_cluster'):
+        globals()[test](up)
     finish()
 
 

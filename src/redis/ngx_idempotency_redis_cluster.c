@@ -232,6 +232,13 @@ ngx_idempotency_redis_cluster_reply(ngx_idempotency_redis_conn_t *conn,
     if (ngx_idempotency_redis_reply_type(reply)
         != NGX_IDEMPOTENCY_REDIS_ERROR)
     {
+        if (cmd->key) {
+
+            /* it has its slots still, and nobody has taken over */
+
+            conn->node->missed = 0;
+        }
+
         return NGX_DECLINED;
     }
 
@@ -408,6 +415,8 @@ ngx_idempotency_redis_cluster_ready(ngx_idempotency_redis_node_t *node)
 static void
 ngx_idempotency_redis_cluster_lost(ngx_idempotency_redis_node_t *node)
 {
+    node->missed = 1;
+
     ngx_idempotency_redis_cluster_soon(node->redis);
 }
 

@@ -147,6 +147,11 @@ struct ngx_idempotency_redis_node_s {
 
     unsigned                            warned:1;
     unsigned                            master:1;    /* has slots */
+
+    /* in a cluster: a connection was lost, and it has not served since */
+
+    unsigned                            missed:1;
+
     unsigned                            pinged:1;    /* and not answered */
     unsigned                            plain:1;     /* not sharded */
     unsigned                            deaf:1;      /* we may not listen */

@@ -298,9 +298,12 @@ ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
                           &range->host, (ngx_uint_t) range->port,
                           &node->name);
 
-            /* one that is alive has handed over all that it had */
+            /*
+             * one that was there all the time has handed over all that it
+             * had; one that is back may be back as a replica
+             */
 
-            if (!ngx_idempotency_redis_node_is_up(node)) {
+            if (node->missed || !ngx_idempotency_redis_node_is_up(node)) {
                 redis->forgot(redis, "has another master");
             }
 
