@@ -25,6 +25,8 @@ static ngx_int_t ngx_http_idempotency_merge_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_size(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
 
 
 void *
@@ -389,5 +391,35 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    if (ngx_http_idempotency_check_size(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     return ngx_http_idempotency_upstream_check(cf, clcf);
+}
+
+
+static char *
+ngx_http_idempotency_check_size(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (conf->store->largest == 0
+        || conf->max_response <= conf->store->largest)
+    {
+        return NGX_CONF_OK;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "\"idempotency_max_response\" is %uz bytes in location "
+                  "\"%V\", the store \"%V\" is in Redis and takes %uz at "
+                  "most: set it to \"%uzm\" or less",
+                  conf->max_response, &clcf->name, &conf->store->name,
+                  conf->store->largest,
+                  conf->store->largest / (1024 * 1024));
+
+    return NGX_CONF_ERROR;
 }

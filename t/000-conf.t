@@ -1532,3 +1532,32 @@ idempotency_source "";
 proxy_pass http://127.0.0.1:1;
 --- error_log
 "idempotency" is on in location "/pay" without "idempotency_source": name what tells one client from another
+
+
+
+=== TEST 151: a largest response that Redis is not sent
+--- wrong_http
+idempotency_store main redis://127.0.0.1:1;
+--- wrong
+idempotency_max_response 65m;
+--- error_log
+"idempotency_max_response" is 68157440 bytes in location "/pay"
+the store "main" is in Redis and takes 67108864 at most
+set it to "64m" or less
+
+
+
+=== TEST 152: the same, inherited, and the store is defined later
+--- wrong_http
+idempotency_max_response 67108865;
+server {
+    listen 127.0.0.1:$TEST_NGINX_SERVER_PORT;
+    location = /a {
+        idempotency later;
+        idempotency_source $remote_addr;
+    }
+}
+idempotency_store later redis://127.0.0.1:1;
+--- error_log
+"idempotency_max_response" is 67108865 bytes in location "/a"
+the store "later" is in Redis and takes 67108864 at most

@@ -29,7 +29,13 @@ gw = Gateway(up, store='redis://127.0.0.1:%d amnesia=0' % server.port,
         idempotency_store_error pass;
         proxy_pass http://up;
     }
-''')
+    location /largest/ {
+        idempotency slow;
+        idempotency_max_response 64m;
+        proxy_pass http://up;
+    }
+''', http='idempotency_store slow redis://127.0.0.1:%d timeout=10s amnesia=0;'
+             % server.port)
 gw.expected = ['keys may be forgotten']
 same(struct.calcsize(HEADER), 116, 'a header of 116 bytes')
 
@@ -153,6 +159,24 @@ def test_any_bytes():
     same(gw.workers(), pid, '1500 damaged records: nobody died')
     ok(seen.get('store_unavailable', 0) > 50, 'many were noticed', seen)
     ok('' not in seen and (0, False) not in seen, 'all were answered', seen)
+
+
+def test_largest():
+    """the largest answer that may be kept is"""
+    size = 64 * 1024 * 1024
+
+    def answer():
+        with gw.call('/largest/big/%d' % size, 'largest').sock.makefile(
+                'rb') as file:
+            head, _, body = file.read().partition(b'\r\n\r\n')
+        return head.split()[1], b'Idempotent-Replayed: true' in head, body
+    status, replayed, body = answer()
+    same((status, replayed, len(body)), (b'201', False, size), 'of 64m')
+    status, replayed, again = answer()
+    same((status, replayed), (b'201', True), 'it is replayed')
+    ok(again == body, 'all of it')
+    executed(up, 'largest', 1, 'the largest')
+    server('FLUSHALL')
 
 
 def left(key):

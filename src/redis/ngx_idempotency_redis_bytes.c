@@ -8,7 +8,8 @@
 
 
 /* not yet written; more is refused */
-#define NGX_IDEMPOTENCY_REDIS_UNSENT  (64 * 1024 * 1024)
+#define NGX_IDEMPOTENCY_REDIS_UNSENT                                          \
+    (NGX_IDEMPOTENCY_REDIS_LARGEST + 1024 * 1024)
 
 
 ngx_int_t

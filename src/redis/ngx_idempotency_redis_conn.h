@@ -41,6 +41,10 @@ typedef void (*ngx_idempotency_redis_forgot_pt)(
 typedef void (*ngx_idempotency_redis_sub_pt)(ngx_idempotency_redis_sub_t *sub);
 
 
+/* bytes of the largest argument that is sent; others have some room more */
+#define NGX_IDEMPOTENCY_REDIS_LARGEST  (64 * 1024 * 1024)
+
+
 typedef enum {
     NGX_IDEMPOTENCY_REDIS_FINE = 0,
     NGX_IDEMPOTENCY_REDIS_CONNECT,    /* no connection, or it was lost */

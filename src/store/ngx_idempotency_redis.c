@@ -103,6 +103,7 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     store->stop = ngx_idempotency_redis_store_stop;
     store->listen = ngx_idempotency_redis_push_listen;
     store->unlisten = ngx_idempotency_redis_push_unlisten;
+    store->largest = NGX_IDEMPOTENCY_REDIS_LARGEST;
     store->data = ctx;
 
     return NGX_CONF_OK;

@@ -302,6 +302,7 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_store_now_t    *now;          /* of this process */
     ngx_idempotency_unknowns_t     *unknowns;     /* NULL: not noted */
     ngx_msec_t                      lease;        /* the longest it is for */
+    size_t                          largest;      /* body it takes, 0: any */
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;
 };
