@@ -5,8 +5,9 @@ A proxy loses, delays and holds what nginx and Redis say to each other.  A
 claim is asked again with the same owner while its request can wait; if that
 does not help the request is refused, and the claim is taken back behind it,
 also where it comes later than that.  What became of a request is told again
-until it has landed.  Where the policy is to pass, a request passes only if
-the store cannot be reached.
+until it has landed; an answer that is too large for the link, or for the
+memory of what waits, is given up, that it was executed is not.  Where the
+policy is to pass, a request passes only if the store cannot be reached.
 """
 
 import os
@@ -289,6 +290,66 @@ def test_completion_while_down():
     same({up.count(key) for key in keys}, {1}, 'and were executed once')
     same(gw.log()[start:].count('told again in the background'), 1,
          'logged once')
+
+
+def test_slow_link():
+    """answers that cannot be transferred in time, however often"""
+    settle()
+    line = 'could not be stored in time'
+    path = '/big/900000'
+    keys = ['link-%d' % i for i in range(4)]
+    start = len(gw.log())
+    n = proxy.stuck
+    proxy.limit = 64 * 1024
+    calls = [gw.call(path, key) for key in keys]
+    same({(a.status, a.whole) for a in (c.read() for c in calls)},
+         {(201, True)}, 'a slow link: all are answered')
+    ok(gw.until_log('was told what had waited', 15, start),
+       'then all has landed')
+    ok(4 <= proxy.stuck - n <= 7, 'after some tries', proxy.stuck - n)
+    same(gw.log()[start:].count(line), 1, 'which is logged once')
+    for key in keys:
+        refused(gw, path, key, 'response_not_kept', 'a slow link')
+        executed(up, key, 1, 'a slow link')
+    same(gw.post('/ok', 'link-small').status, 201, 'others are served')
+
+    # small ones would not make it better
+    settle()
+    start = len(gw.log())
+    n = proxy.stuck
+    proxy.limit = 30000
+    a = gw.post('/big/40000', 'link-40000')
+    ok(until(lambda: proxy.stuck - n >= 5, 15), 'small: told again and again')
+    proxy.limit = None
+    ok(gw.until_log('was told what had waited', 5, start), 'until it lands')
+    replays(gw, '/big/40000', 'link-40000', a, 'small')
+    same(gw.log()[start:].count(line), 0, 'and no answer is given up')
+
+
+def test_too_much():
+    """more answers than may wait: that they were executed has room"""
+    settle()
+    start = len(gw.log())
+    path = '/big/950000'
+    keys = ['much-%d' % i for i in range(20)]
+    proxy.on('complete', '-OOM command not allowed', ALWAYS)
+    answers = [gw.post(path, key) for key in keys]
+    same({(a.status, a.whole) for a in answers}, {(201, True)},
+         'too much: all are answered')
+    proxy.clear()
+    ok(gw.until_log('was told what had waited, 0 outcomes were dropped', 15,
+                    start), 'then all has landed')
+    again = [gw.post(path, key) for key in keys]
+    kept = [i for i in range(20) if again[i].replayed]
+    ok(kept == list(range(len(kept))) and 15 <= len(kept) < 20,
+       'the first replay', kept)
+    same([again[i].body for i in kept], [answers[i].body for i in kept],
+         'the same answers')
+    same({again[i].code for i in range(len(kept), 20)},
+         {'response_not_kept'}, 'the others are done')
+    same({up.count(key) for key in keys}, {1}, 'and were executed once')
+    same(gw.log()[start:].count('has no room to wait'), 1,
+         'which is logged once')
 
 
 def test_release():

@@ -434,10 +434,15 @@ void
 ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_error_e error)
 {
+    ngx_uint_t                    stuck;
     ngx_queue_t                  *q;
     ngx_idempotency_redis_cmd_t  *cmd;
 
     ngx_idempotency_redis_ack_drop(conn);
+
+    /* on a connection that was up; any of them may be what took so long */
+
+    stuck = (error == NGX_IDEMPOTENCY_REDIS_TIMEOUT && conn->written);
 
     while (!ngx_queue_empty(&conn->commands)) {
         q = ngx_queue_head(&conn->commands);
@@ -447,6 +452,7 @@ ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
 
         cmd->error = error;
         cmd->sent = (cmd->end <= conn->written);
+        cmd->stuck = stuck;
 
         error = NGX_IDEMPOTENCY_REDIS_CONNECT;
 

@@ -61,10 +61,12 @@ typedef enum {
  * and cmd->error says why; the reply is freed after the handler returns.
  * cmd->handler may be set to NULL: nobody waits any more.  Without a reply,
  * cmd->sent tells whether a server may have seen the command: 0 means that
- * it was never executed.  With cmd->wait, and "replicas" configured, the
- * handler is called when these have the command too, or their time is over:
- * cmd->acks tells how many have it.  A worker that exits calls no handler but,
- * where there is one, "abandon": nobody will see the command again.
+ * it was never executed; and cmd->stuck that its connection was up and timed
+ * out, because of this command or another one.  With cmd->wait, and
+ * "replicas" configured, the handler is called when these have the command
+ * too, or their time is over: cmd->acks tells how many have it.  A worker that
+ * exits calls no handler but, where there is one, "abandon": nobody will see
+ * the command again.
  */
 
 struct ngx_idempotency_redis_cmd_s {
@@ -88,6 +90,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_uint_t                          acks;    /* of replicas */
     unsigned                            wait:1;  /* for these */
     unsigned                            sent:1;
+    unsigned                            stuck:1;
     unsigned                            skip:1;  /* a reply comes before */
 };
 

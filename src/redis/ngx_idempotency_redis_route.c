@@ -130,6 +130,7 @@ ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
                                                : redis->timeout);
     cmd->moves = 0;
     cmd->skip = 0;
+    cmd->stuck = 0;
 
     rc = ngx_idempotency_redis_route(redis, cmd);
 

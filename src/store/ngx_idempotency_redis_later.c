@@ -8,8 +8,13 @@
 #include "ngx_idempotency_redis_op.h"
 
 
+/* of answers; what is told without one needs some hundred bytes */
 #define NGX_IDEMPOTENCY_REDIS_LATER_BYTES   (16 * 1024 * 1024)
 #define NGX_IDEMPOTENCY_REDIS_LATER_NUMBER  10000
+
+/* an answer of so many bytes is given up after so many time-outs */
+#define NGX_IDEMPOTENCY_REDIS_LATER_LARGE   (64 * 1024)
+#define NGX_IDEMPOTENCY_REDIS_LATER_TRIES   3
 
 /* how often what could not be sent is looked at, milliseconds */
 #define NGX_IDEMPOTENCY_REDIS_LATER_CLAIM   50
@@ -20,13 +25,17 @@
 
 
 static ngx_idempotency_redis_op_t *ngx_idempotency_redis_later_copy(
-    ngx_idempotency_op_t *op, ngx_idempotency_op_e type);
-static size_t ngx_idempotency_redis_later_size(
-    ngx_idempotency_redis_op_t *rop);
+    ngx_idempotency_op_t *op, ngx_idempotency_op_e type, ngx_uint_t keep);
+static size_t ngx_idempotency_redis_later_answer(ngx_idempotency_op_t *op);
+static void ngx_idempotency_redis_later_bare(ngx_idempotency_redis_ctx_t *ctx,
+    size_t size, const char *why);
 static void ngx_idempotency_redis_later_put(ngx_idempotency_redis_op_t *rop,
     ngx_msec_t delay);
 static void ngx_idempotency_redis_later_tick(ngx_event_t *ev);
 static void ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx);
+static void ngx_idempotency_redis_later_give_up(
+    ngx_idempotency_redis_ctx_t *ctx, size_t least);
+static void ngx_idempotency_redis_later_next(ngx_idempotency_redis_ctx_t *ctx);
 
 
 void
@@ -98,6 +107,7 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
     ngx_idempotency_op_e type)
 {
     size_t                          size;
+    ngx_uint_t                      keep;
     ngx_idempotency_redis_op_t     *rop;
     ngx_idempotency_redis_ctx_t    *ctx;
     ngx_idempotency_redis_later_t  *later;
@@ -106,12 +116,16 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
     later = &ctx->later;
 
     rop = NULL;
-    size = ngx_idempotency_redis_later_size(op->own);
+    size = ngx_idempotency_redis_later_answer(op);
+    keep = (size && later->bytes + size <= NGX_IDEMPOTENCY_REDIS_LATER_BYTES);
 
-    if (later->number < NGX_IDEMPOTENCY_REDIS_LATER_NUMBER
-        && later->bytes + size <= NGX_IDEMPOTENCY_REDIS_LATER_BYTES)
-    {
-        rop = ngx_idempotency_redis_later_copy(op, type);
+    if (later->number < NGX_IDEMPOTENCY_REDIS_LATER_NUMBER) {
+        rop = ngx_idempotency_redis_later_copy(op, type, keep);
+
+        if (rop == NULL && keep) {
+            keep = 0;
+            rop = ngx_idempotency_redis_later_copy(op, type, keep);
+        }
     }
 
     if (rop == NULL) {
@@ -137,7 +151,11 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
                       &ctx->store->name);
     }
 
-    later->bytes += ngx_idempotency_redis_later_size(rop);
+    later->bytes += ngx_idempotency_redis_later_answer(rop->op);
+
+    if (size && !keep) {
+        ngx_idempotency_redis_later_bare(ctx, size, "has no room to wait");
+    }
 
     ngx_idempotency_op_debug(rop->op, "to be told in the background");
 
@@ -149,7 +167,7 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
 
 static ngx_idempotency_redis_op_t *
 ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
-    ngx_idempotency_op_e type)
+    ngx_idempotency_op_e type, ngx_uint_t keep)
 {
     ngx_buf_t                      b;
     ngx_str_t                     *answer;
@@ -181,7 +199,7 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
 
     rop = op->own;
 
-    if (type == NGX_IDEMPOTENCY_COMPLETE && op->keep) {
+    if (keep) {
 
         /* what op points to may be gone, its arguments are not */
 
@@ -219,18 +237,35 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
 }
 
 
+/* the bytes of its answer, 0: there is none to keep */
+
 static size_t
-ngx_idempotency_redis_later_size(ngx_idempotency_redis_op_t *rop)
+ngx_idempotency_redis_later_answer(ngx_idempotency_op_t *op)
 {
-    size_t  size;
+    ngx_idempotency_redis_op_t  *rop;
 
-    size = sizeof(ngx_idempotency_op_t) + sizeof(ngx_idempotency_redis_op_t);
-
-    if (rop->nargs == NGX_IDEMPOTENCY_REDIS_ARGS) {
-        size += rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
+    if (op->type != NGX_IDEMPOTENCY_COMPLETE || !op->keep) {
+        return 0;
     }
 
-    return size;
+    rop = op->own;
+
+    return rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1].len;
+}
+
+
+static void
+ngx_idempotency_redis_later_bare(ngx_idempotency_redis_ctx_t *ctx,
+    size_t size, const char *why)
+{
+    if (ctx->later.bare++) {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                  "idempotency store \"%V\": an answer of %uz bytes %s, it is "
+                  "not kept, only that its request was executed",
+                  &ctx->store->name, size, why);
 }
 
 
@@ -301,7 +336,7 @@ ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx)
 static void
 ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
 {
-    ngx_uint_t                   n;
+    ngx_uint_t                   n, large;
     ngx_queue_t                 *q, queue;
     ngx_idempotency_redis_op_t  *rop;
 
@@ -331,11 +366,18 @@ ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
             continue;
         }
 
+        /* one large answer at a time: each has its timeout for itself */
+
+        large = (ngx_idempotency_redis_later_answer(rop->op)
+                 >= NGX_IDEMPOTENCY_REDIS_LATER_LARGE);
+
         if (n < NGX_IDEMPOTENCY_REDIS_LATER_BATCH
+            && !(large && ctx->later.busy)
             && ngx_idempotency_redis_is_up(&ctx->redis)
             && ngx_idempotency_redis_op_send(rop) == NGX_AGAIN)
         {
             n++;
+            ctx->later.busy |= large;
             ngx_idempotency_count(ctx->store->counts->retries);
             continue;
         }
@@ -351,13 +393,68 @@ ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
 void
 ngx_idempotency_redis_later_failed(ngx_idempotency_redis_op_t *rop)
 {
+    size_t                        size;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+    size = ngx_idempotency_redis_later_answer(rop->op);
+
     ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_TICK);
+
+    if (size < NGX_IDEMPOTENCY_REDIS_LATER_LARGE) {
+        return;
+    }
+
+    ctx->later.busy = 0;
+
+    if (!rop->cmd.stuck) {
+        return;
+    }
+
+    /* it is the next one again, or each would have all its tries */
+
+    ngx_queue_remove(&rop->queue);
+    ngx_queue_insert_head(&ctx->later.queue, &rop->queue);
+
+    if (++rop->timeouts == NGX_IDEMPOTENCY_REDIS_LATER_TRIES) {
+        ngx_idempotency_redis_later_give_up(ctx, size);
+    }
+}
+
+
+/* others that wait and are as large would fare no better */
+
+static void
+ngx_idempotency_redis_later_give_up(ngx_idempotency_redis_ctx_t *ctx,
+    size_t least)
+{
+    size_t                       size;
+    ngx_queue_t                 *q;
+    ngx_idempotency_redis_op_t  *rop;
+
+    for (q = ngx_queue_head(&ctx->later.queue);
+         q != ngx_queue_sentinel(&ctx->later.queue);
+         q = ngx_queue_next(q))
+    {
+        rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
+        size = ngx_idempotency_redis_later_answer(rop->op);
+
+        if (size < least) {
+            continue;
+        }
+
+        ngx_idempotency_redis_later_bare(ctx, size,
+                                         "could not be stored in time");
+        ngx_idempotency_redis_op_bare(rop);
+        ctx->later.bytes -= size;
+    }
 }
 
 
 void
 ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
 {
+    size_t                          size;
     ngx_idempotency_redis_ctx_t    *ctx;
     ngx_idempotency_redis_later_t  *later;
 
@@ -368,15 +465,43 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
 
     later->number--;
     ngx_idempotency_ends(ctx->store->now->later);
-    later->bytes -= ngx_idempotency_redis_later_size(rop);
+
+    size = ngx_idempotency_redis_later_answer(rop->op);
+    later->bytes -= size;
+
+    if (size >= NGX_IDEMPOTENCY_REDIS_LATER_LARGE) {
+        later->busy = 0;
+        ngx_idempotency_redis_later_next(ctx);
+    }
 
     if (later->number == 0) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                       "idempotency store \"%V\" was told what had waited, "
-                      "%ui outcomes were dropped",
-                      &ctx->store->name, later->dropped);
+                      "%ui outcomes were dropped, %ui told without an answer",
+                      &ctx->store->name, later->dropped, later->bare);
         later->dropped = 0;
+        later->bare = 0;
     }
 
     ngx_idempotency_op_drop(rop->op);
+}
+
+
+/* from the event loop: this is a reply's handler */
+
+static void
+ngx_idempotency_redis_later_next(ngx_idempotency_redis_ctx_t *ctx)
+{
+    ngx_event_t  *ev;
+
+    ev = &ctx->later.timer;
+
+    if (!ev->timer_set) {
+        return;
+    }
+
+    /* ngx_event_add_timer() would keep one that is near */
+
+    ngx_del_timer(ev);
+    ngx_add_timer(ev, 1);
 }

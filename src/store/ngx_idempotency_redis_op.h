@@ -47,8 +47,10 @@ typedef struct {
     ngx_queue_t                    queue;      /* ngx_idempotency_redis_op_t */
     ngx_event_t                    timer;
     ngx_uint_t                     number;     /* without a deadline */
-    size_t                         bytes;      /* of these */
+    size_t                         bytes;      /* of their answers */
     ngx_uint_t                     dropped;
+    ngx_uint_t                     bare;       /* told without an answer */
+    unsigned                       busy:1;     /* a large one is under way */
 } ngx_idempotency_redis_later_t;
 
 
@@ -91,6 +93,7 @@ typedef struct {
     ngx_msec_t                     deadline;   /* of all tries */
     ngx_uint_t                     part;       /* of the keys, in a list */
     ngx_uint_t                     steps;      /* of a list, so far */
+    ngx_uint_t                     timeouts;   /* in the background */
 
     unsigned                       eval:1;     /* the script was not there */
     unsigned                       later:1;    /* nobody waits for it */
@@ -120,6 +123,9 @@ ngx_idempotency_redis_op_t *ngx_idempotency_redis_op_create(
 u_char *ngx_idempotency_redis_op_name(u_char *p,
     ngx_idempotency_redis_ctx_t *ctx, u_char *digest, ngx_uint_t flags,
     ngx_str_t *mark);
+
+/* Takes the answer out of a completion that is not under way. */
+void ngx_idempotency_redis_op_bare(ngx_idempotency_redis_op_t *rop);
 
 /* Sends it, once more or for the first time.  NGX_AGAIN or NGX_ERROR. */
 ngx_int_t ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop);
@@ -157,12 +163,17 @@ void ngx_idempotency_redis_later_again(ngx_idempotency_redis_op_t *rop);
 
 /*
  * A copy of the operation is sent until it lands, with the type given.  Within
- * a bound on memory: beyond it the operation is dropped and counted.
+ * bounds: an answer that there is no memory for is left out, and beyond a
+ * number of them the operation is dropped and counted.
  */
 void ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
     ngx_idempotency_op_e type);
 
-/* One of these copies has failed again, or is over. */
+/*
+ * One of these copies has failed again, or is over.  One whose large answer
+ * has timed out some times goes on without it: it would time out for ever,
+ * and what shares its connection as well.
+ */
 void ngx_idempotency_redis_later_failed(ngx_idempotency_redis_op_t *rop);
 void ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop);
 

@@ -242,3 +242,26 @@ ngx_idempotency_redis_op_answer(ngx_idempotency_redis_op_t *rop)
 
     return NGX_OK;
 }
+
+
+void
+ngx_idempotency_redis_op_bare(ngx_idempotency_redis_op_t *rop)
+{
+    u_char     *p;
+    ngx_str_t  *answer;
+
+    answer = &rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1];
+
+    /* its length of the head, status, flags, and whether it is kept */
+
+    p = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 2].data
+        + NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 5 * 8;
+
+    (void) ngx_idempotency_redis_op_number(p, 4, 0);
+    p[4 + 2 + 1] = 0;
+
+    (void) ngx_pfree(rop->op->pool, answer->data);
+
+    ngx_str_set(answer, "");
+    rop->op->keep = 0;
+}

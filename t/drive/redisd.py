@@ -150,6 +150,9 @@ class Proxy:
         leave     the same, and the connection it came on is closed at once
         -TEXT     it is not executed, this is the reply
         bytes     the same, any bytes
+
+    With a limit, what has more bytes does not get through, nor anything that
+    comes behind it, as on a link that is too slow.
     """
 
     def __init__(self, server):
@@ -160,6 +163,8 @@ class Proxy:
         self.seen = []            # names of the commands that came
         self.held = threading.Event()
         self.connections = 0
+        self.limit = None         # of bytes
+        self.stuck = 0            # commands beyond it
         self.listener = socket.create_server(('127.0.0.1', 0), backlog=128)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -238,6 +243,12 @@ class Pair:
                 for _ in range(int(head[1:])):
                     n = int(file.readline()[1:])
                     args.append(file.read(n + 2)[:-2])
+                limit = self.proxy.limit
+                if limit and sum(map(len, args)) > limit:
+                    self.proxy.stuck += 1
+                    while file.read1(65536):
+                        pass
+                    break
                 if not self.one(args):
                     return
         except (OSError, ValueError):
