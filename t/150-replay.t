@@ -976,3 +976,17 @@ Idempotency-Key: k
  "Server: shop\nDate: Thu, 01 Jan 2026 00:00:00 GMT\nIdempotent-Replayed: true"]
 --- response_body eval
 ["hello", "hello"]
+
+
+
+=== TEST 43: the upstream's own word is nobody else's, protected or not
+--- config
+    location /say/ {
+        idempotency off;
+        proxy_pass http://up;
+    }
+--- request
+POST /say/200?say=final
+x
+--- response_headers
+!X-Accel-Idempotency

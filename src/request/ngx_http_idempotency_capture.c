@@ -62,9 +62,8 @@ ngx_http_idempotency_capture_init(void)
 static ngx_int_t
 ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 {
-    ngx_idempotency_op_e              type;
-    ngx_http_idempotency_ctx_t       *ctx;
-    ngx_http_idempotency_loc_conf_t  *ilcf;
+    ngx_idempotency_op_e         type;
+    ngx_http_idempotency_ctx_t  *ctx;
 
     if (r != r->main) {
         ctx = ngx_http_idempotency_probe_find(r);
@@ -76,13 +75,11 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
     ctx = ngx_http_idempotency_context_get(r);
 
     if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED) {
-        ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
-
         if (ctx && ctx->dry) {
             ngx_http_idempotency_dry_header(r, ctx);
         }
 
-        if (ilcf->store) {
+        if (ngx_http_idempotency_upstream_asked(r)) {
             ngx_http_idempotency_answer_strip(r);
         }
 

@@ -477,6 +477,13 @@ ngx_http_idempotency_upstream_cut(ngx_http_request_t *r)
 
 
 ngx_uint_t
+ngx_http_idempotency_upstream_asked(ngx_http_request_t *r)
+{
+    return r->upstream != NULL;
+}
+
+
+ngx_uint_t
 ngx_http_idempotency_upstream_said(ngx_http_request_t *r)
 {
     return r->upstream

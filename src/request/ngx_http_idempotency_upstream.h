@@ -43,6 +43,9 @@ ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
 /* The upstream is gone after its header and before its last byte. */
 ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
 
+/* An upstream was asked, or would have been. */
+ngx_uint_t ngx_http_idempotency_upstream_asked(ngx_http_request_t *r);
+
 /* The status is the one that an upstream has sent. */
 ngx_uint_t ngx_http_idempotency_upstream_said(ngx_http_request_t *r);
 
