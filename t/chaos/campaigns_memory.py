@@ -60,8 +60,9 @@ class C13(Campaign):
         return Mix(pause=0.01, keepalive=False)
 
     def rules(self):
+        # what the store could not be told at once is copied, or told without
         return Rules(unknown=True, lost=True, unavailable=True, late=True,
-                     errors=(500, 502, 503))
+                     unkept=True, errors=(500, 502, 503))
 
     def failed(self):
         return struct.unpack('qq', self.map[:])[1]

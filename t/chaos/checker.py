@@ -31,6 +31,7 @@ class Rules:
     cuts = False          # an answer breaks off that was not held
     errors = ()           # nginx's own answers, as 502
     late = False          # an answer may have been given before it was stored
+    unkept = False        # there may be no memory to keep an answer
     settles = True        # L1 is judged
     again = ()            # prefixes where an unknown is tried again
     forgets = ()          # moments at which the store may have lost its keys
@@ -176,6 +177,8 @@ def check_replays(key, name, attempts, last, rules, result):
             good = a.kind == 'answer'
         if rules.late and a.code in ('in_progress', 'outcome_unknown'):
             continue
+        if rules.unkept and a.code == 'response_not_kept':
+            continue
         if not good and not (key.prefix in rules.again
                              and first.status in NEITHER):
             result.add('S6', name, 'after attempt %d was answered: %s'
@@ -201,7 +204,7 @@ def check_outcomes(key, name, attempts, counted, rules, result):
         elif a.code == 'outcome_unknown':
             good = unknown or rules.late
         elif a.code == 'response_not_kept':
-            good = key.size > MAX_RESPONSE
+            good = key.size > MAX_RESPONSE or rules.unkept
         elif a.code == 'store_unavailable':
             good = rules.unavailable
         else:
@@ -220,7 +223,8 @@ def check_last(key, name, rules, result):
     a = key.settled
     if a is None or a.kind == 'answer' and a.status not in RETRYABLE:
         return
-    if a.code == 'response_not_kept' and key.size > MAX_RESPONSE:
+    if a.code == 'response_not_kept' and (key.size > MAX_RESPONSE
+                                          or rules.unkept):
         return
     if a.code == 'outcome_unknown' and (rules.unknown
                                         or key.status in NEITHER):
