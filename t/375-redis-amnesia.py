@@ -254,6 +254,33 @@ def another(up):
     there.remove()
 
 
+def cluster(up):
+    """A node is asked before it takes anything, by new workers as well."""
+    node = Redis('--cluster-enabled', 'yes')
+    node('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
+    until(lambda: b'cluster_state:ok' in node('CLUSTER', 'INFO'))
+    gw = Gateway(up, store='redis-cluster://127.0.0.1:%d' % node.port)
+    gw.expected = [FORGOTTEN]
+    for name, change in (('', False), (', and a reload', True)):
+        keys = ['cluster-%d%s' % (i, change) for i in range(12)]
+        until(lambda: gw.post('/ok', keys[0]).status == 201, 60)
+        for key in keys:
+            same(gw.post('/ok', key).status, 201, 'a node of a cluster' + name)
+        known(gw)
+        node.stop()
+        if change:
+            reload(gw)
+        node.start()
+        end = time.time() + 4
+        while time.time() < end:
+            for key in keys:
+                gw.post('/ok', key)
+        for key in keys:
+            executed(up, key, 1, 'a node that has forgotten' + name)
+    gw.stop()
+    node.remove()
+
+
 def counters(up):
     redis = Redis()
     gw = Gateway(up, store='redis://127.0.0.1:%d' % redis.port, workers=2)
@@ -291,6 +318,7 @@ def main():
     workers_change(up)
     away(up)
     another(up)
+    cluster(up)
     counters(up)
     finish()
 

@@ -63,6 +63,8 @@ static void ngx_idempotency_redis_cluster_told(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_cluster_let_go(
     ngx_idempotency_redis_cluster_t *cluster);
+static void ngx_idempotency_redis_cluster_login(
+    ngx_idempotency_redis_node_t *node);
 
 
 ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster = {
@@ -554,6 +556,7 @@ ngx_idempotency_redis_cluster_let_go(ngx_idempotency_redis_cluster_t *cluster)
 
         if (node->master) {
             node->used = ngx_current_msec;
+            ngx_idempotency_redis_cluster_login(node);
             ngx_idempotency_redis_node_dial(node);
             continue;
         }
@@ -568,6 +571,30 @@ ngx_idempotency_redis_cluster_let_go(ngx_idempotency_redis_cluster_t *cluster)
 
         if (!busy) {
             ngx_idempotency_redis_node_leave(node);
+        }
+    }
+}
+
+
+/*
+ * Who was connected to before it was known to be a master has not been asked
+ * for its counter: it is, by another login, before anything is claimed there.
+ */
+
+static void
+ngx_idempotency_redis_cluster_login(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    for (i = 0; i < node->nconns; i++) {
+        conn = &node->conns[i];
+
+        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY
+            && conn->counter == NULL
+            && node->counter)
+        {
+            ngx_idempotency_redis_conn_retire(conn);
         }
     }
 }

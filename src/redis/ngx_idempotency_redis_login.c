@@ -19,6 +19,8 @@ static ngx_int_t ngx_idempotency_redis_login_hello(
     ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_login_say(
     ngx_idempotency_redis_conn_t *conn, ngx_str_t *args, ngx_uint_t n);
+static ngx_uint_t ngx_idempotency_redis_login_error(u_char *step,
+    ngx_idempotency_redis_reply_t *reply);
 static ngx_int_t ngx_idempotency_redis_login_role(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_login_refused(
@@ -180,26 +182,19 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
     if (step[0] == 'I') {
 
-        /* whatever it says: if it has forgotten, that is known now */
+        /* if it has forgotten, that is known now */
 
         ngx_idempotency_redis_memory_told(conn->redis, conn->counter, reply,
                                           &conn->before,
                                           conn->redis->replicas == 0);
+    }
 
-    } else if (ngx_idempotency_redis_reply_type(reply)
-        == NGX_IDEMPOTENCY_REDIS_ERROR)
-    {
+    if (ngx_idempotency_redis_login_error(step, reply)) {
         ngx_idempotency_redis_reply_string(reply, &text);
 
-        /* a user who may not ask whether it answers has the answer */
-
-        if (step[0] != 'P'
-            || text.len < 6 || ngx_strncmp(text.data, "NOPERM", 6) != 0)
-        {
-            ngx_idempotency_redis_login_refused(conn, step, &text);
-            ngx_idempotency_redis_dial_failed(conn);
-            return;
-        }
+        ngx_idempotency_redis_login_refused(conn, step, &text);
+        ngx_idempotency_redis_dial_failed(conn);
+        return;
     }
 
     if (step[0] == 'R'
@@ -211,6 +206,39 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
     if (conn->answered == conn->nsteps) {
         ngx_idempotency_redis_conn_ready(conn);
+    }
+}
+
+
+static ngx_uint_t
+ngx_idempotency_redis_login_error(u_char *step,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    if (ngx_idempotency_redis_reply_type(reply) != NGX_IDEMPOTENCY_REDIS_ERROR)
+    {
+        return 0;
+    }
+
+    switch (step[0]) {
+
+    case 'I':
+
+        /*
+         * a node that has just come back would take claims before it says
+         * that it has forgotten; others may be full, or not allow it
+         */
+
+        return ngx_idempotency_redis_reply_is_error(reply, "CLUSTERDOWN")
+               || ngx_idempotency_redis_reply_is_error(reply, "MASTERDOWN");
+
+    case 'P':
+
+        /* a user who may not ask whether it answers has the answer */
+
+        return !ngx_idempotency_redis_reply_is_error(reply, "NOPERM");
+
+    default:
+        return 1;
     }
 }
 
