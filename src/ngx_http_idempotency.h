@@ -314,7 +314,7 @@ typedef struct {
     unsigned                           no_upstream:1; /* could be made */
     unsigned                           page:1;     /* of an error */
     unsigned                           error_page:1; /* r's when it ran */
-    unsigned                           followed:1; /* X-Accel-Redirect ... */
+    unsigned                           recursive:1; /* error_page, passed */
     unsigned                           own:1;      /* ... has led here */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */

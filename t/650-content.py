@@ -47,6 +47,17 @@ gw = Gateway(up, http='''
         proxy_pass http://up;
     }
     location @missing { root nowhere; error_page 404 405 = @else; }
+    location @recursive {
+        recursive_error_pages on;
+        root nowhere;
+        error_page 404 405 = @else;
+    }
+    location @tries { try_files /nothing @made; }
+    location @made {
+        proxy_set_header Idempotency-Key "";
+        proxy_ignore_headers X-Accel-Redirect;
+        proxy_pass http://up;
+    }
     location @returns { error_page 404 = @else; return 404; }
     location @else {
         proxy_ignore_headers X-Accel-Redirect;
@@ -252,9 +263,11 @@ def test_range_of_what_is_not_kept():
 
 def test_accel_and_error_page():
     """the upstream has named one location, and not what comes after it"""
-    for name in ('missing', 'returns'):
+    for name in ('missing', 'recursive', 'returns'):
         once('/accel/ok?h=X-Accel-Redirect:@' + name, 502,
              'X-Accel-Redirect and error_page, ' + name)
+    once('/accel/ok?h=X-Accel-Redirect:@tries', 201,
+         'X-Accel-Redirect and try_files', contains=b'effect')
 
 
 def test_redirects():

@@ -115,15 +115,24 @@ static void
 ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_http_core_loc_conf_t  *clcf;
+
     ctx->own = 0;
 
-    if (r->upstream && r->upstream->headers_in.x_accel_redirect) {
-
-        /* "return" there is an error before this phase is reached */
-
-        ctx->own = !ctx->followed && ctx->error_page == r->error_page;
-        ctx->followed = 1;
+    if (r->upstream == NULL || r->upstream->headers_in.x_accel_redirect == NULL)
+    {
+        return;
     }
+
+    /* it may have a try_files; "return" is an error before this phase */
+
+    ctx->own = (ctx->error_page == r->error_page && !ctx->recursive);
+
+    /* from such a location error_page goes on and leaves no trace */
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ctx->recursive |= clcf->recursive_error_pages;
 }
 
 
@@ -231,7 +240,7 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     ctx->ran = 1;
-    ctx->followed = 0;
+    ctx->recursive = 0;
     ctx->error_page = r->error_page;
 
     /*
