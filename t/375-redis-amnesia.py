@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
-from redisd import Redis  # noqa: E402
+from redisd import Client, Redis  # noqa: E402
 
 FORGOTTEN = 'keys may be forgotten'
 
@@ -259,24 +259,27 @@ def cluster(up):
     node = Redis('--cluster-enabled', 'yes')
     node('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
     until(lambda: b'cluster_state:ok' in node('CLUSTER', 'INFO'))
+    monitor = Client(node.path, timeout=1)
+    monitor('MONITOR')
     gw = Gateway(up, store='redis-cluster://127.0.0.1:%d' % node.port)
-    gw.expected = [FORGOTTEN]
-    for name, change in (('', False), (', and a reload', True)):
-        keys = ['cluster-%d%s' % (i, change) for i in range(12)]
-        until(lambda: gw.post('/ok', keys[0]).status == 201, 60)
-        for key in keys:
-            same(gw.post('/ok', key).status, 201, 'a node of a cluster' + name)
-        known(gw)
-        node.stop()
-        if change:
-            reload(gw)
-        node.start()
-        end = time.time() + 4
-        while time.time() < end:
-            for key in keys:
-                gw.post('/ok', key)
-        for key in keys:
-            executed(up, key, 1, 'a node that has forgotten' + name)
+    old = set(gw.workers())
+    gw.signal(signal.SIGHUP)
+    ok(until(lambda: gw.post('/ok', 'n%f' % time.time())
+             and not old & set(gw.workers())), 'a new worker in a cluster')
+    same(gw.post('/ok', 'last').status, 201, 'which takes keys')
+
+    said = {}             # by connection
+    node('PING', 'enough')
+    words = []
+    while b'"enough"' not in words:
+        words = monitor.reply().split()
+        said.setdefault(words[2], []).append(words[3].lower())
+    claims = [c for c in said.values() if b'"evalsha"' in c or b'"eval"' in c]
+    ok(len(claims) >= 2, 'both workers have claimed', said)
+    same([c for c in claims if b'"incr"' not in
+          c[:min(i for i, w in enumerate(c) if w.startswith(b'"eval'))]], [],
+         'each connection begins with the counter')
+    monitor.close()
     gw.stop()
     node.remove()
 
