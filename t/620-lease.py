@@ -458,8 +458,8 @@ def test_check_after_a_name():
        'as its lease is not sure')
 
     # nginx fails at once, and the request is gone before we look again
-    gw.expected.append('connect() to 255.255.255.255')
-    c = call('three', 'void.test', '255.255.255.255')
+    gw.expected.append('connect() to 127.255.255.255')
+    c = call('three', 'void.test', '127.255.255.255')
     same(c.read().status, 502, 'a name that leads nowhere')
     same(gw.state('three', path), 'none', 'is never sent')
 
