@@ -175,10 +175,10 @@ __DATA__
 
 === TEST 10: once its lease is over a record reads as unknown, never as free
 --- request eval
-["GET /s?op=claim&key=t10&owner=A&fp=F&lease=1000",
- "GET /s?op=fetch&key=t10&after=900",
- "GET /s?op=fetch&key=t10&after=1100",
- "GET /s?op=claim&key=t10&owner=B&fp=F&after=1100",
+["GET /s?op=claim&key=t10&owner=A&fp=F&lease=10000",
+ "GET /s?op=fetch&key=t10&after=5000",
+ "GET /s?op=fetch&key=t10&after=10001",
+ "GET /s?op=claim&key=t10&owner=B&fp=F&after=10001",
  "GET /s?op=claim&key=t10&owner=B&fp=F&after=2591000000"]
 --- response_body_like eval
 [main::seen('granted', 'executing'), main::seen('ok', 'executing'),

@@ -39,6 +39,7 @@ fuzz_init(void)
 
     fuzz_store.data = &fuzz_ctx;
     fuzz_store.counts = &ngx_idempotency_counts_nowhere;
+    fuzz_store.now = &ngx_idempotency_counts_never;
     fuzz_ctx.store = &fuzz_store;
     fuzz_ctx.redis.name = fuzz_store.name;
 
