@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_idempotency_unique.h"
+#include "ngx_idempotency_zone.h"
 #include <openssl/rand.h>
 
 
@@ -14,11 +15,7 @@
 #define NGX_HTTP_IDEMPOTENCY_UNIQUE_COUNT  12      /* bits */
 #define NGX_HTTP_IDEMPOTENCY_UNIQUE_NODE   10
 
-#define NGX_HTTP_IDEMPOTENCY_UNIQUE_PAGES  8
 
-
-static ngx_int_t ngx_http_idempotency_unique_init_zone(
-    ngx_shm_zone_t *shm_zone, void *data);
 static u_char *ngx_http_idempotency_unique_uuid(
     ngx_http_idempotency_unique_e format, u_char *dst);
 static u_char *ngx_http_idempotency_unique_snowflake(ngx_shm_zone_t *zone,
@@ -34,51 +31,10 @@ static ngx_uint_t  ngx_http_idempotency_unique_tag;
 ngx_shm_zone_t *
 ngx_http_idempotency_unique_zone(ngx_conf_t *cf)
 {
-    ngx_shm_zone_t  *zone;
-
     static ngx_str_t  name = ngx_string("idempotency_token");
 
-    zone = ngx_shared_memory_add(cf, &name,
-                                 NGX_HTTP_IDEMPOTENCY_UNIQUE_PAGES
-                                 * ngx_pagesize,
-                                 &ngx_http_idempotency_unique_tag);
-    if (zone == NULL) {
-        return NULL;
-    }
-
-    zone->init = ngx_http_idempotency_unique_init_zone;
-
-    return zone;
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_unique_init_zone(ngx_shm_zone_t *shm_zone, void *data)
-{
-    void             *last;
-    ngx_slab_pool_t  *shpool;
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-
-    if (data) {
-        shm_zone->data = data;
-        return NGX_OK;
-    }
-
-    if (shm_zone->shm.exists) {
-        shm_zone->data = shpool->data;
-        return NGX_OK;
-    }
-
-    last = ngx_slab_calloc(shpool, sizeof(ngx_atomic_t));
-    if (last == NULL) {
-        return NGX_ERROR;
-    }
-
-    shpool->data = last;
-    shm_zone->data = last;
-
-    return NGX_OK;
+    return ngx_idempotency_zone_add(cf, &name, sizeof(ngx_atomic_t),
+                                    &ngx_http_idempotency_unique_tag);
 }
 
 

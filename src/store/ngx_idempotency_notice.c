@@ -13,6 +13,7 @@
 
 #include "ngx_idempotency_notice.h"
 #include "ngx_idempotency_wait.h"
+#include "ngx_idempotency_zone.h"
 
 
 #define NGX_IDEMPOTENCY_NOTICE_PLACES   1024
@@ -36,8 +37,6 @@ typedef struct {
 } ngx_idempotency_notice_ring_t;
 
 
-static ngx_int_t ngx_idempotency_notice_init_zone(ngx_shm_zone_t *shm_zone,
-    void *data);
 static void ngx_idempotency_notice_close(void *data);
 static void ngx_idempotency_notice_read(ngx_event_t *ev);
 static ngx_int_t ngx_idempotency_notice_get(ngx_atomic_uint_t number,
@@ -63,36 +62,14 @@ ngx_idempotency_notice_create(ngx_conf_t *cf, void *tag)
         return NULL;
     }
 
-    notices->zone = ngx_shared_memory_add(cf, &name,
-                            ngx_align(sizeof(ngx_idempotency_notice_ring_t),
-                                      ngx_pagesize)
-                            + 8 * ngx_pagesize, tag);
+    notices->zone = ngx_idempotency_zone_add(cf, &name,
+                                        sizeof(ngx_idempotency_notice_ring_t),
+                                        tag);
     if (notices->zone == NULL) {
         return NULL;
     }
 
-    notices->zone->init = ngx_idempotency_notice_init_zone;
-
     return notices;
-}
-
-
-static ngx_int_t
-ngx_idempotency_notice_init_zone(ngx_shm_zone_t *shm_zone, void *data)
-{
-    ngx_slab_pool_t  *shpool;
-
-    if (data) {
-        shm_zone->data = data;
-        return NGX_OK;
-    }
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-
-    shm_zone->data = ngx_slab_calloc(shpool,
-                                     sizeof(ngx_idempotency_notice_ring_t));
-
-    return shm_zone->data ? NGX_OK : NGX_ERROR;
 }
 
 

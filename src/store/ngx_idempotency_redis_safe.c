@@ -6,10 +6,9 @@
 
 #include "ngx_idempotency_redis_op.h"
 #include "ngx_idempotency_random.h"
+#include "ngx_idempotency_zone.h"
 
 
-static ngx_int_t ngx_idempotency_redis_safe_init_zone(
-    ngx_shm_zone_t *shm_zone, void *data);
 static ngx_uint_t ngx_idempotency_redis_safe_forgets(
     ngx_idempotency_redis_ctx_t *ctx);
 static ngx_int_t ngx_idempotency_redis_safe_check(
@@ -70,37 +69,11 @@ ngx_idempotency_redis_safe_zone(ngx_conf_t *cf,
 
     name.len = p - name.data;
 
-    redis->zone = ngx_shared_memory_add(cf, &name,
-                            ngx_align(sizeof(ngx_idempotency_redis_shared_t),
-                                      ngx_pagesize)
-                            + 8 * ngx_pagesize,
-                            &ngx_idempotency_redis_safe_tag);
-    if (redis->zone == NULL) {
-        return NGX_ERROR;
-    }
+    redis->zone = ngx_idempotency_zone_add(cf, &name,
+                                       sizeof(ngx_idempotency_redis_shared_t),
+                                       &ngx_idempotency_redis_safe_tag);
 
-    redis->zone->init = ngx_idempotency_redis_safe_init_zone;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_idempotency_redis_safe_init_zone(ngx_shm_zone_t *shm_zone, void *data)
-{
-    ngx_slab_pool_t  *shpool;
-
-    if (data) {
-        shm_zone->data = data;
-        return NGX_OK;
-    }
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-
-    shm_zone->data = ngx_slab_calloc(shpool,
-                                     sizeof(ngx_idempotency_redis_shared_t));
-
-    return shm_zone->data ? NGX_OK : NGX_ERROR;
+    return redis->zone ? NGX_OK : NGX_ERROR;
 }
 
 
