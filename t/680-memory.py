@@ -49,6 +49,12 @@ gw = Gateway(up, http='idempotency_lease %ds;' % LEASE, locations='''
         error_page 400 409 422 500 502 503 /error;
         proxy_pass http://up;
     }
+    location /backup/ {
+        idempotency main;
+        error_page 500 502 503 = @backup;
+        proxy_pass http://up;
+    }
+    location @backup { proxy_pass http://up; }
     location = /error { internal; return 200 "caught\\n"; }
     location = /ask { internal; proxy_pass http://127.0.0.1:%d/ok; }
 ''' % query.port)
@@ -71,6 +77,9 @@ PATHS = {
     'a cut answer': ('/cut/10', None),
     'a store that may be passed': ('/pass/ok', None),
     'a replay': ('/ok', 'same'),
+    'a replay, with a backup': ('/backup/ok', 'same'),
+    'nobody answers, with a backup': ('/backup/reset', None),
+    'an unknown, with a backup': ('/backup/reset', 'same'),
     'a long replay': ('/trailers', 'same'),
     'another body': ('/ok', 'other'),
     'another body, caught': ('/caught/ok', 'other'),

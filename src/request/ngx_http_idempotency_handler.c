@@ -88,7 +88,7 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_context_create(r, ilcf);
     if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return NGX_ERROR;
     }
 
     return ngx_http_idempotency_problem(r, ctx, verdict);
@@ -155,7 +155,10 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
 
         ctx = ngx_http_idempotency_context_create(r, ilcf);
         if (ctx == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+            /* 500 could be executed by error_page, and nobody would know */
+
+            return NGX_ERROR;
         }
     }
 
