@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
 from redisd import Client, Redis  # noqa: E402
+from redisset import Cluster  # noqa: E402
 
 FORGOTTEN = 'keys may be forgotten'
 
@@ -256,7 +257,7 @@ def another(up):
 
 def cluster(up):
     """A node is asked before it takes anything, by new workers as well."""
-    node = Redis('--cluster-enabled', 'yes')
+    node = Redis('--cluster-enabled', 'yes', *Cluster.bus())
     node('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
     until(lambda: b'cluster_state:ok' in node('CLUSTER', 'INFO'))
     monitor = Client(node.path, timeout=1)
