@@ -89,6 +89,7 @@ gw = Gateway(up, http='''
         server 127.0.0.1:%(up)d max_fails=0;
         server 127.0.0.1:%(other)d backup;
     }
+    limit_req_zone $http_idempotency_key zone=once:1m rate=1r/m;
     upstream dead { server 127.0.0.1:%(closed)d down; }
     idempotency_methods POST PUT PATCH DELETE;
     idempotency_unknown hold;
@@ -97,6 +98,25 @@ gw = Gateway(up, http='''
     proxy_next_upstream %(next)s;
 ''' % dict(closed=closed, full=full.port, up=up.port, other=other.port,
            next=NEXT), locations='''
+    location /limited/ {
+        idempotency main;
+        limit_req zone=once;
+        error_page 502 503 = @backup;
+        proxy_pass http://up;
+    }
+    location /limited-safe/ {
+        idempotency main;
+        limit_req zone=once;
+        error_page 502 503 = @safe;
+        proxy_pass http://up;
+    }
+    location @safe { idempotency main; proxy_pass http://127.0.0.1:%(o)d; }
+    location /denied/ {
+        idempotency main;
+        deny all;
+        error_page 403 = @backup;
+        proxy_pass http://up;
+    }
     location /closed/ { idempotency main; proxy_pass http://127.0.0.1:%(c)d; }
     location /late/   { idempotency main; proxy_pass http://127.0.0.1:%(l)d; }
     location /full/   { idempotency main; proxy_pass http://127.0.0.1:%(f)d; }
@@ -411,6 +431,17 @@ def test_refused_and_error_page():
     ok(c.read().status in (400, 413), 'a body that is too large')
     same(other.of('no-413'), [], 'is not sent to @backup')
     same(other.of(None), [], 'nor is what has no key')
+
+    # nginx's own refusal comes before the module has looked
+    a = gw.post('/limited/ok', 'limited')
+    b = gw.post('/limited/ok', 'limited')
+    same((a.status, b.status), (201, 503), 'limit_req refuses')
+    executed(other, 'limited', 0, 'limit_req, @backup')
+    a = gw.post('/limited-safe/ok', 'safe')
+    replays(gw, '/limited-safe/ok', 'safe', a, 'limit_req, @safe')
+    executed(other, 'safe', 0, 'limit_req, @safe')
+    same(gw.post('/denied/ok', 'denied').status, 201, 'a page for who is denied')
+    executed(other, 'denied', 1, 'denied')
 
     # a page is asked for by GET, and a dry run refuses nothing
     gw.post('/no-uri/ok', 'no-uri')

@@ -277,9 +277,15 @@ ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
 
     ngx_idempotency_ends(ctx->conf->store->now->in_flight);
 
-    /* of a dry run whose store has not answered, the answer is counted */
+    /*
+     * not what others have refused before; of a dry run whose store has not
+     * answered, the answer is counted
+     */
 
-    if (imcf->cells && !(ctx->dry && ctx->op == NULL)) {
+    if (imcf->cells
+        && ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW
+        && !(ctx->dry && ctx->op == NULL))
+    {
         ngx_idempotency_count(imcf->cells[ctx->conf->location
                                           * NGX_HTTP_IDEMPOTENCY_RESULTS
                                           + ctx->result]);

@@ -16,12 +16,15 @@
 #include "ngx_http_idempotency_upstream.h"
 
 
+static ngx_int_t ngx_http_idempotency_preaccess_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_access_handler(ngx_http_request_t *r);
 static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_early(
     ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
 static ngx_int_t ngx_http_idempotency_handler(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf);
+static ngx_uint_t ngx_http_idempotency_handler_is_new(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
@@ -40,6 +43,13 @@ ngx_http_idempotency_handler_init(ngx_conf_t *cf)
     ngx_http_core_main_conf_t  *cmcf;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PREACCESS_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_idempotency_preaccess_handler;
 
     h = ngx_array_push(&cmcf->phases[NGX_HTTP_ACCESS_PHASE].handlers);
     if (h == NULL) {
@@ -60,38 +70,74 @@ ngx_http_idempotency_handler_init(ngx_conf_t *cf)
 
 
 /*
- * Spares the work of authentication for a request that has no chance.  Runs
- * before the access modules: it evaluates no variable, reads no store, and
- * never grants access.
+ * Runs before limit_req and the like: where these refuse, error_page leads to
+ * no execution that this module would not know of.
  */
 
 static ngx_int_t
-ngx_http_idempotency_access_handler(ngx_http_request_t *r)
+ngx_http_idempotency_preaccess_handler(ngx_http_request_t *r)
 {
     ngx_http_idempotency_ctx_t       *ctx;
-    ngx_http_idempotency_verdict_e    verdict;
     ngx_http_idempotency_loc_conf_t  *ilcf;
 
-    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
-
-    if (!ngx_http_idempotency_handler_protects(r, ilcf)
-        || ngx_http_idempotency_context_get(r))
-    {
+    if (r != r->main || r->post_action) {
         return NGX_DECLINED;
     }
 
-    verdict = ngx_http_idempotency_handler_early(r, ilcf);
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
-    if (verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE) {
+    if (!ngx_http_idempotency_handler_protects(r, ilcf)) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx
+        && ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW
+        && ctx->conf->endpoint == NULL)
+    {
         return NGX_DECLINED;
     }
 
     ctx = ngx_http_idempotency_context_create(r, ilcf);
     if (ctx == NULL) {
+
+        /* 500 could be executed by error_page, and nobody would know */
+
         return NGX_ERROR;
     }
 
-    return ngx_http_idempotency_problem(r, ctx, verdict);
+    ctx->refused = NGX_HTTP_SERVICE_UNAVAILABLE;
+
+    return NGX_DECLINED;
+}
+
+
+/*
+ * Spares the work of authentication for a request that has no chance.  Runs
+ * before the access modules, which may send whom they refuse elsewhere: it
+ * evaluates no variable, reads no store, and never grants access.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_access_handler(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t      *ctx;
+    ngx_http_idempotency_verdict_e   verdict;
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx == NULL || !ngx_http_idempotency_handler_is_new(r, ctx)) {
+        return NGX_DECLINED;
+    }
+
+    ctx->refused = 0;
+
+    verdict = ngx_http_idempotency_handler_early(r, ctx->conf);
+
+    return verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE
+           ? NGX_DECLINED
+           : ngx_http_idempotency_problem(r, ctx, verdict);
 }
 
 
@@ -136,9 +182,8 @@ ngx_http_idempotency_handler_early(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_idempotency_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                         rc;
-    ngx_http_idempotency_ctx_t       *ctx;
-    ngx_http_idempotency_loc_conf_t  *ilcf;
+    ngx_int_t                    rc;
+    ngx_http_idempotency_ctx_t  *ctx;
 
     if (r != r->main || r->post_action) {
         return NGX_DECLINED;
@@ -147,24 +192,24 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
     ctx = ngx_http_idempotency_context_get(r);
 
     if (ctx == NULL) {
-        ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
-
-        if (!ngx_http_idempotency_handler_protects(r, ilcf)) {
-            return NGX_DECLINED;
-        }
-
-        ctx = ngx_http_idempotency_context_create(r, ilcf);
-        if (ctx == NULL) {
-
-            /* 500 could be executed by error_page, and nobody would know */
-
-            return NGX_ERROR;
-        }
+        return NGX_DECLINED;
     }
 
     switch (ctx->way) {
 
     case NGX_HTTP_IDEMPOTENCY_WAY_NEW:
+
+        if (!ngx_http_idempotency_handler_is_new(r, ctx)) {
+
+            /* refused by others, and redirected to what is not protected */
+
+            return ngx_http_idempotency_handler_refused(r, ctx);
+        }
+
+        ctx->refused = 0;
+
+        /* fall through */
+
     case NGX_HTTP_IDEMPOTENCY_WAY_READY:
 
         /* with fields of bodies as variables the body comes first */
@@ -231,6 +276,18 @@ ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
     return ilcf->store
            && ilcf->endpoint == NULL
            && (r->method & ilcf->methods);
+}
+
+
+/* nobody has looked at it, and it is still where it was to be protected */
+
+static ngx_uint_t
+ngx_http_idempotency_handler_is_new(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    return ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_NEW
+           && ctx->conf == ngx_http_get_module_loc_conf(r,
+                                                 ngx_http_idempotency_module);
 }
 
 
