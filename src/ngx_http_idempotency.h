@@ -315,7 +315,9 @@ typedef struct {
     unsigned                           page:1;     /* of an error */
     unsigned                           error_page:1; /* r's when it ran */
     unsigned                           recursive:1; /* error_page, passed */
+    unsigned                           followed:1; /* X-Accel-Redirect ... */
     unsigned                           own:1;      /* ... has led here */
+    unsigned                           handed_on:1;   /* to another upstream */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */
     unsigned                           dropped:1;  /* another one was sent */

@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
-                     finish, ok, replays, same, until)
+                     finish, ok, refused, replays, same, until)
 from h2 import H2  # noqa: E402
 
 up, side = Ledger(), Ledger()
@@ -59,6 +59,27 @@ gw = Gateway(up, http='''
         proxy_pass http://up;
     }
     location @returns { error_page 404 = @else; return 404; }
+    location @returns-recursive {
+        recursive_error_pages on;
+        error_page 404 = @else;
+        return 404;
+    }
+    location /recursive/ {
+        idempotency main;
+        recursive_error_pages on;
+        error_page 404 500 = @else;
+        proxy_pass http://up;
+    }
+    location /looks/ {
+        idempotency_lookup main;
+        idempotency_scope pays;
+        error_page 405 = @pays;
+    }
+    location @pays {
+        idempotency main;
+        idempotency_scope pays;
+        proxy_pass http://up;
+    }
     location @else {
         proxy_ignore_headers X-Accel-Redirect;
         proxy_pass http://up;
@@ -250,6 +271,25 @@ def test_accel():
          'If-Match on a file', headers=[('If-Match', '"other"')])
 
 
+def test_accel_to_one_who_refuses():
+    """the second upstream does not know what the first has done"""
+    key, path = 'accel-503', '/accel/ok?h=X-Accel-Redirect:/again/status/503'
+    same(gw.post(path, key).status, 503, 'X-Accel-Redirect to 503')
+    refused(gw, path, key, 'outcome_unknown', 'X-Accel-Redirect to 503')
+    same([e[2] for e in up.of(key)], ['POST', 'GET'], 'executed once')
+    key, path = 'accel-word', path + '%3Fh=X-Accel-Idempotency:release'
+    same(gw.post(path, key).status, 503, 'X-Accel-Redirect to a release')
+    same(gw.post(path, key).status, 503, 'is executed again')
+
+
+def test_endpoint_and_error_page():
+    """a lookup that is none, in front of what is protected"""
+    a = gw.post('/looks/ok', 'looks', body=None)
+    same(a.status, 201, 'not a lookup')
+    replays(gw, '/looks/ok', 'looks', a, 'not a lookup', body=None)
+    executed(up, 'looks', 1, 'not a lookup')
+
+
 def test_range_of_what_is_not_kept():
     for path in ('/little/ok?h=X-Accel-Redirect:/secret/big.bin',
                  '/little/big/200000', '/little/status/503'):
@@ -263,9 +303,12 @@ def test_range_of_what_is_not_kept():
 
 def test_accel_and_error_page():
     """the upstream has named one location, and not what comes after it"""
-    for name in ('missing', 'recursive', 'returns'):
+    for name in ('missing', 'recursive', 'returns', 'returns-recursive'):
         once('/accel/ok?h=X-Accel-Redirect:@' + name, 502,
              'X-Accel-Redirect and error_page, ' + name)
+    for name in ('@nowhere', '/secret/../../up'):
+        once('/recursive/ok?h=X-Accel-Redirect:' + name, 502,
+             'X-Accel-Redirect to nothing, ' + name)
     once('/accel/ok?h=X-Accel-Redirect:@tries', 201,
          'X-Accel-Redirect and try_files', contains=b'effect')
 
@@ -400,6 +443,8 @@ def test_others():
 
 test_error_pages()
 test_accel()
+test_accel_to_one_who_refuses()
+test_endpoint_and_error_page()
 test_range_of_what_is_not_kept()
 test_accel_and_error_page()
 test_redirects()

@@ -55,9 +55,20 @@ gw = Gateway(up, http='idempotency_lease %ds;' % LEASE, locations='''
         proxy_pass http://up;
     }
     location @backup { proxy_pass http://up; }
+    location /page/ {
+        idempotency main;
+        error_page 500 502 503 /sorry;
+        proxy_pass http://up;
+    }
+    location = /sorry {
+        internal;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_pass http://127.0.0.1:%d/ok;
+    }
     location = /error { internal; return 200 "caught\\n"; }
     location = /ask { internal; proxy_pass http://127.0.0.1:%d/ok; }
-''' % query.port)
+''' % (query.port, query.port))
 gw.expected += ['alloc(', 'memalign(']
 until(gw.workers, 20)
 worker = gw.workers()
@@ -80,6 +91,7 @@ PATHS = {
     'a replay, with a backup': ('/backup/ok', 'same'),
     'nobody answers, with a backup': ('/backup/reset', None),
     'an unknown, with a backup': ('/backup/reset', 'same'),
+    'a first request, with a page': ('/page/ok', None),
     'a long replay': ('/trailers', 'same'),
     'another body': ('/ok', 'other'),
     'another body, caught': ('/caught/ok', 'other'),

@@ -97,7 +97,11 @@ ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
     }
 
     if (ngx_http_idempotency_policy_listed(retryable, facts->status)) {
-        return NGX_IDEMPOTENCY_RELEASE;
+
+        /* it says that it did nothing, not what the one before it did */
+
+        return facts->handed_on ? NGX_IDEMPOTENCY_MARK_UNKNOWN
+                                : NGX_IDEMPOTENCY_RELEASE;
     }
 
     if (facts->status == NGX_HTTP_SWITCHING_PROTOCOLS

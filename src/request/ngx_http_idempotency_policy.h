@@ -66,6 +66,7 @@ typedef struct {
     unsigned                           ran:1;      /* and was called */
     unsigned                           upstream:1; /* it has an upstream */
     unsigned                           answered:1; /* which sent a header */
+    unsigned                           handed_on:1; /* by one before it */
 } ngx_http_idempotency_facts_t;
 
 

@@ -15,6 +15,9 @@ static void ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
 static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_upstream_page(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_upstream_hides(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_upstream_renew(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_upstream_wait(ngx_http_request_t *r);
@@ -115,6 +118,7 @@ static void
 ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_str_t                 *name;
     ngx_http_core_loc_conf_t  *clcf;
 
     ctx->own = 0;
@@ -124,13 +128,31 @@ ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
         return;
     }
 
-    /* it may have a try_files; "return" is an error before this phase */
+    /*
+     * an error on the way there, or its "return", which this phase does not
+     * see, has error_page lead elsewhere
+     */
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    name = &r->upstream->headers_in.x_accel_redirect->value;
+
+    if (!ctx->followed
+        && (name->len && name->data[0] == '@'
+            ? (name->len != clcf->name.len
+               || ngx_memcmp(name->data, clcf->name.data, name->len) != 0)
+            : !(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))))
+    {
+        return;
+    }
+
+    ctx->followed = 1;
+
+    /* it may have a try_files */
 
     ctx->own = (ctx->error_page == r->error_page && !ctx->recursive);
 
     /* from such a location error_page goes on and leaves no trace */
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     ctx->recursive |= clcf->recursive_error_pages;
 }
@@ -153,6 +175,14 @@ ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
                           "before, it is not sent to another one");
             return rc;
         }
+
+    } else if (ctx->claimed && ngx_http_idempotency_upstream_page(r, ctx)
+               && !ngx_http_idempotency_upstream_hides(r))
+    {
+        /* the lease was lost before anything ran, and the page tells of it */
+
+        ctx->page = 1;
+        ctx->no_upstream = 1;
 
     } else {
         ctx->claimed = r->method;
@@ -240,6 +270,7 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     ctx->ran = 1;
+    ctx->followed = 0;
     ctx->recursive = 0;
     ctx->error_page = r->error_page;
 
@@ -263,8 +294,10 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
 
     /* no memory to make one: it was not what the handler had to say */
 
-    ctx->no_upstream = (rc == NGX_HTTP_INTERNAL_SERVER_ERROR
-                        && r->upstream == NULL && ilcf->upstreams);
+    if (!ctx->page) {
+        ctx->no_upstream = (rc == NGX_HTTP_INTERNAL_SERVER_ERROR
+                            && r->upstream == NULL && ilcf->upstreams);
+    }
 
     if (rc == NGX_DONE) {
         ngx_http_idempotency_upstream_guard(r, ctx);
@@ -289,12 +322,8 @@ ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
 
     ngx_http_idempotency_upstream_facts(r, ctx, &facts);
 
-    page = r->method != ctx->claimed
-           && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD));
-
-    /* "error_page 502 = /page": the client gets the status of the page */
-
-    hides = r->err_status < NGX_HTTP_BAD_REQUEST;
+    page = ngx_http_idempotency_upstream_page(r, ctx);
+    hides = ngx_http_idempotency_upstream_hides(r);
 
     if (!ngx_http_idempotency_policy_second_run(&facts, page, hides,
                                                 ctx->own))
@@ -309,7 +338,29 @@ ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
         ctx->tries = r->upstream_states ? r->upstream_states->nelts : 0;
     }
 
+    if (ctx->own && facts.sent) {
+        ctx->handed_on = 1;
+    }
+
     return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_upstream_page(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    return r->method != ctx->claimed
+           && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD));
+}
+
+
+/* "error_page 502 = /page": the client gets the status of the page */
+
+static ngx_uint_t
+ngx_http_idempotency_upstream_hides(ngx_http_request_t *r)
+{
+    return r->err_status < NGX_HTTP_BAD_REQUEST;
 }
 
 
@@ -337,6 +388,7 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 
     facts->wrapped = ctx->wrapped;
     facts->ran = ctx->ran;
+    facts->handed_on = ctx->handed_on;
     facts->sent = ngx_http_idempotency_upstream_sent(r, ctx);
 
     u = ngx_http_idempotency_upstream_of(r, ctx);

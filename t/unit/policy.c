@@ -140,7 +140,7 @@ static test_duplicate_t  duplicates[] = {
  * final is 200-499 500 501, retryable 401 403 407 408 425 429 503
  *
  * how: w the handler is ours, r it was called, u it has an upstream, a which
- * sent a header
+ * sent a header, h to which another one has handed it on
  */
 
 static test_outcome_t  outcomes[] = {
@@ -158,6 +158,10 @@ static test_outcome_t  outcomes[] = {
     { "429, in both lists: retryable wins",
       NONE, 429, 99, "wrua", RELEASE },
     { "503, in one list", NONE, 503, 99, "wrua", RELEASE },
+    { "503, of a second upstream", NONE, 503, 99, "wruah", MARK_UNKNOWN },
+    { "release, of a second upstream",
+      NGX_HTTP_IDEMPOTENCY_WORD_RELEASE, 503, 99, "wruah", RELEASE },
+    { "201, of a second upstream", NONE, 201, 99, "wruah", COMPLETE },
     { "502, in neither", NONE, 502, 99, "wrua", MARK_UNKNOWN },
     { "504, in neither", NONE, 504, 99, "wrua", MARK_UNKNOWN },
     { "101, which cannot be listed", NONE, 101, 99, "wrua", COMPLETE },
@@ -383,6 +387,7 @@ test_outcome(test_outcome_t *t)
     facts.ran = strchr(t->how, 'r') != NULL;
     facts.upstream = strchr(t->how, 'u') != NULL;
     facts.answered = strchr(t->how, 'a') != NULL;
+    facts.handed_on = strchr(t->how, 'h') != NULL;
 
     return ngx_http_idempotency_policy_outcome(&facts, &final, &retryable);
 }
