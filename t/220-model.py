@@ -193,9 +193,9 @@ def wrong(store, line, way):
              ('lease', int(after['lease_left']) > 0,
               state in ('executing', 'asked')),
              ('a new fence', int(after['fence']) > fence,
-              line.new in ('try', 'fence')),
+              line.new in ('try', 'lost', 'fence')),
              ('attempts', int(after['attempts']),
-              attempts + (line.new == 'try'))]
+              attempts + (line.new in ('try', 'lost')))]
     if line.new == '-':
         wants.append(('fence', int(after['fence']), fence))
     if 'state' in answer and line.result != 'not_issued':
@@ -223,6 +223,9 @@ def test_table(store):
         found = []
         if line.who == 'dead' and REDIS is None:
             continue
+        if line.new == 'lost' and REDIS is None:
+            line = transitions.Line(line.op, line.before, line.who, 'refused',
+                                    '=', '=', '-')
         for way in (DEAD if line.who == 'dead' else WAYS)[line.before]:
             nobody = way.startswith('-') and line.before != 'none'
             if nobody and line.who == 'owner':

@@ -138,6 +138,33 @@ def test_unreadable_at_the_end():
     ok(gw.log().count('cannot be read') < 200, 'and nobody tries for ever')
 
 
+def test_lost():
+    """it is written anew, with the fence that the upstream was told"""
+    other = dict(state=0, owner=b'o' * 16)
+    for key, loss in (('gone', None), ('older', -5), ('newer', 5)):
+        time.sleep(0.1)
+        server('FLUSHALL')
+        up.hold()
+        c = gw.call('/wait', key)
+        up.until(key)
+        name, = server('KEYS', RECORDS)
+        value = server('GET', name)
+        was = fields(value)
+        if loss is None:
+            server('DEL', name)
+        else:
+            server('SET', name, changed(value, fence=was['fence'] + loss,
+                                        **other))
+        up.go()
+        same(c.read().status, 201, key + ': the client has its answer')
+        now = fields(server('GET', name))
+        same((now['state'], now['owner'], now['fence'] - was['fence']),
+             (4, was['owner'], 6 if loss == 5 else 0), key + ': and so has '
+             'the record, with its fence or a higher one')
+        same(gw.post('/wait', key).replayed, True, key + ': a retry')
+        executed(up, key, 1, key)
+
+
 def test_any_bytes():
     seed = int(os.environ.get('SEED', time.time()))
     print('# SEED=%d' % seed)

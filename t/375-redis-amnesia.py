@@ -4,11 +4,13 @@
 It is emptied while it runs, or comes back empty: that is logged at alert, and
 new keys are refused until what was running can have ended.  What runs
 meanwhile is written anew by its renewal, so that its duplicates find it, and
-its answer is stored.  A server that comes back with its data has forgotten
-nothing.  Neither does nginx forget what it has noticed, or what it is to
+its answer is stored, also where an older copy, or a take-back that lands
+first, has left a key that reads as free.  A server that comes back with its
+data has forgotten nothing.  Neither does nginx forget what it has noticed, or what it is to
 notice, when it is reloaded or a worker dies.
 """
 
+import json
 import os
 import signal
 import sys
@@ -53,6 +55,23 @@ LOCATIONS = '''
     location /never/ {
         idempotency never;
         proxy_pass http://up;
+    }
+    location = /token {
+        idempotency_token short;
+        idempotency_scope spend;
+    }
+    location /spend/ {
+        idempotency short;
+        idempotency_issued on;
+        idempotency_lease 3s;
+        idempotency_scope spend;
+        proxy_pass http://up/;
+    }
+    location /same/ {
+        idempotency short;
+        idempotency_lease 3s;
+        idempotency_scope same;
+        proxy_pass http://up/;
     }
 '''
 
@@ -133,6 +152,62 @@ def times(gw, up, redis):
        'ones are refused for 0 ms' in gw.log(), 'amnesia=0 is noticed too')
     same(gw.post('/never/ok', 'never-1').status, 201,
          'amnesia=0: nothing is refused')
+
+
+def goes_on(gw, up, before, path, key, first, name):
+    """It was lost above something that reads as free, and is not that."""
+    ok(until(lambda: losses(gw) > before, 10), name + ': it is noticed')
+    time.sleep(1.5)               # and has been renewed
+    refused(gw, path, key, 'in_progress', name + ': what runs is written anew')
+    up.go()
+    answer = first.join()
+    same((answer.status, answer.replayed), (201, False),
+         name + ': what ran ends')
+    taken_again(gw, '/pay/ok', key + '-later')
+    replays(gw, path, key, answer, name)
+    executed(up, key, 1, name)
+    up.hold()
+
+
+def older_token(gw, up, redis):
+    token = json.loads(gw.post('/token', None).body)['token']
+    redis('SAVE')
+    first = background(gw.post, '/spend/wait', token)
+    up.until(token)
+    before = known(gw)
+    redis.restart()
+    goes_on(gw, up, before, '/spend/wait', token, first,
+            'an older copy, a token')
+
+
+def older_stub(gw, up, redis):
+    same(gw.post('/same/status/503', 'older').status, 503, 'a status to retry')
+    redis('SAVE')
+    first = background(gw.post, '/same/wait', 'older')
+    up.until('older', 2)
+    before = known(gw)
+    redis.restart()
+    ok(until(lambda: losses(gw) > before, 10), 'an older stub: it is noticed')
+    up.go()
+    answer = first.join()
+    same((answer.status, answer.replayed), (201, False),
+         'an older stub: what ran ends')
+    taken_again(gw, '/pay/ok', 'older-later')
+    replays(gw, '/same/wait', 'older', answer, 'an older stub')
+    executed(up, 'older', 2, 'an older stub, with the first try')
+    up.hold()
+
+
+def taken_back(gw, up, redis):
+    """a duplicate's take-back is the first to land"""
+    first = background(gw.post, '/pay/wait', 'back')
+    up.until('back')
+    before = known(gw)
+    redis.pause()
+    refused(gw, '/pay/wait', 'back', 'store_unavailable',
+            'a take-back: no reply', status=503)
+    redis.restart()
+    goes_on(gw, up, before, '/pay/wait', 'back', first, 'a take-back')
 
 
 def kept(up):
@@ -317,6 +392,9 @@ def main():
     emptied(gw, up, redis)
     empty_restart(gw, up, redis)
     times(gw, up, redis)
+    taken_back(gw, up, redis)
+    older_token(gw, up, redis)
+    older_stub(gw, up, redis)
     gw.stop()
     kept(up)
     workers_change(up)

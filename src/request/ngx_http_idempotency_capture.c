@@ -315,6 +315,7 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
     ngx_http_idempotency_answer_give(r, ctx, op);
 
+    op->fence = ctx->fence;
     op->handler = ngx_http_idempotency_capture_stored;
 
     ctx->settled = 1;
@@ -518,7 +519,8 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
 
     } else {
         if (verdict == NGX_HTTP_IDEMPOTENCY_REPLAY
-            || ctx->op->record.state == NGX_IDEMPOTENCY_NONE)
+            || ctx->op->record.state == NGX_IDEMPOTENCY_NONE
+            || ctx->op->record.state == NGX_IDEMPOTENCY_ISSUED)
         {
             verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
         }

@@ -347,6 +347,7 @@ ngx_http_idempotency_context_abandon(ngx_http_idempotency_ctx_t *ctx)
         rc = NGX_ERROR;
 
     } else {
+        op->fence = ctx->fence;
         op->handler = NULL;
         rc = ngx_idempotency_op_submit(op);
     }

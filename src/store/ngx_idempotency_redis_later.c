@@ -192,6 +192,10 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
     copy->epoch = op->epoch;
     copy->connection = op->connection;
 
+    if (type == op->type) {
+        copy->fence = op->fence;
+    }
+
     copy->lease = op->lease;
     copy->ttl = op->ttl;
     copy->tombstone = op->tombstone;
@@ -462,6 +466,17 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
     later = &ctx->later;
 
     ngx_idempotency_op_debug(rop->op, "was told in the background");
+
+    if (rop->op->type == NGX_IDEMPOTENCY_COMPLETE
+        && rop->op->error == NGX_IDEMPOTENCY_ERROR_NONE
+        && rop->op->result == NGX_IDEMPOTENCY_REFUSED)
+    {
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "idempotency record \"%*xs\" was settled by somebody "
+                      "else before it was told that its request was executed: "
+                      "duplicates do not get the answer that its client got",
+                      (size_t) 8, rop->op->digest);
+    }
 
     later->number--;
     ngx_idempotency_ends(ctx->store->now->later);

@@ -65,6 +65,28 @@
     "  tail = string.sub(tail .. " owner ", -128)\n"                          \
     "end\n"
 
+/* from whoever has given it up or lost it */
+#define NGX_IDEMPOTENCY_REDIS_LUA_TAKE                                        \
+    NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
+    NGX_IDEMPOTENCY_REDIS_LUA_BURY("r_owner")                                 \
+    "r_state, r_owner, r_fp = 2, own, fp\n"                                   \
+    "r_lease, r_keep, r_attempts = now + lease, keep, r_attempts + 1\n"
+
+/*
+ * Who asks runs.  Where nothing is there its claim was lost, and also where
+ * the key reads as free and this owner has not given it up: that is an older
+ * copy, or came after the loss.  It is claimed anew.
+ */
+#define NGX_IDEMPOTENCY_REDIS_LUA_LOST                                        \
+    "if not r then\n"                                                         \
+    NGX_IDEMPOTENCY_REDIS_LUA_NEW                                             \
+    "elseif (st == 0 or st == 1) and r_owner ~= own\n"                        \
+    "   and not string.find(tail, own, 1, true) then\n"                       \
+    NGX_IDEMPOTENCY_REDIS_LUA_TAKE                                            \
+    "  r_created = t[1]\n"                                                    \
+    "  r_fence = math.max(r_fence + 1, fence > 0 and fence or us)\n"          \
+    "end\n"
+
 #define NGX_IDEMPOTENCY_REDIS_LUA_DONE                                        \
     "r_state, r_kept, r_status = 4, kept, status\n"                           \
     "r_until, r_tomb = now + ttl * 1000, tomb\n"                              \
@@ -165,11 +187,8 @@ static char  ngx_idempotency_redis_script_claim[] =
     "  result, put = 1, true\n"
     "  if r then\n"
     "    if st ~= 3 then r_created = t[1] end\n"
-    NGX_IDEMPOTENCY_REDIS_LUA_BARE
-    NGX_IDEMPOTENCY_REDIS_LUA_BURY("r_owner")
-    "    r_state, r_owner, r_fp = 2, own, fp\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_TAKE
     "    r_fence = " NGX_IDEMPOTENCY_REDIS_LUA_FENCE "\n"
-    "    r_lease, r_keep, r_attempts = now + lease, keep, r_attempts + 1\n"
     "  else\n"
     "    fence = 0\n"
     NGX_IDEMPOTENCY_REDIS_LUA_NEW
@@ -179,9 +198,7 @@ static char  ngx_idempotency_redis_script_claim[] =
 
 static char  ngx_idempotency_redis_script_complete[] =
     "-- complete\n"
-    "if not r then\n"
-    NGX_IDEMPOTENCY_REDIS_LUA_NEW
-    "end\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_LOST
     "if r_owner == own and (r_state == 2 or r_state == 3) then\n"
     "  result, put = 0, true\n"
     NGX_IDEMPOTENCY_REDIS_LUA_DONE
@@ -217,9 +234,7 @@ static char  ngx_idempotency_redis_script_release[] =
 static char  ngx_idempotency_redis_script_mark_unknown[] =
     "-- unknown\n"
     "result = 4\n"
-    "if not r then\n"
-    NGX_IDEMPOTENCY_REDIS_LUA_NEW
-    "end\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_LOST
     "if r_owner == own then\n"
     "  if r_state == 2 then\n"
     "    result, put = 0, true\n"
@@ -246,9 +261,7 @@ static char  ngx_idempotency_redis_script_probe[] =
 
 static char  ngx_idempotency_redis_script_renew[] =
     "-- renew\n"
-    "if not r then\n"
-    NGX_IDEMPOTENCY_REDIS_LUA_NEW
-    "end\n"
+    NGX_IDEMPOTENCY_REDIS_LUA_LOST
     "result = 4\n"
     "if r_state == 2 and r_owner == own then\n"
     "  result, put, r_lease = 0, true, now + lease\n"

@@ -69,7 +69,9 @@ typedef enum {
 
     /*
      * Keeps the answer.  Valid for the owner of an executing or unknown
-     * record, and for a record that the store has lost: it is written anew.
+     * record, and for a record that the store has lost: it is written anew;
+     * in Redis also where the key reads as free and this owner has not given
+     * it up.
      * OK, or REFUSED with op->record set.  Without room for the answer the
      * record is done all the same, with record.kept = 0.
      */

@@ -135,6 +135,7 @@ inline renew(me)
 
     if
     :: st == NONE -> SEEN(0, "written anew")
+    :: st == STUB && own != me && !DEAD(me) -> SEEN(18, "and above a stub")
     :: st == LAPSED && own == me -> SEEN(1, "a lease revived")
     :: else
     fi;
@@ -149,6 +150,7 @@ inline complete(me, v)
 
     if
     :: st == NONE -> SEEN(0, "written anew")
+    :: st == STUB && own != me && !DEAD(me) -> SEEN(18, "and above a stub")
     :: (st == LAPSED || st == UNKNOWN) && own == me -> SEEN(2, "late answer")
     :: else
     fi;

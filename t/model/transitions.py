@@ -12,6 +12,10 @@ then, and whether that is a new try (a higher fence, one more attempt), only a
 new fence, or makes the one who asks a dead one.  "=" is as before.  A "*"
 stands for all states that the operation does not name itself.
 
+"lost" is a new try as well: an owner who runs and meets a key that reads as
+free, though it never gave it up, has been forgotten by the store and is
+written anew.  The embedded store forgets nothing and refuses.
+
 The dead are a matter of claims that arrive late, and so of Redis: a claim in
 the embedded store arrives before anybody can give up.
 """
@@ -67,8 +71,12 @@ claim_issued   stub       dead   not_issued  =           =       -
 claim_issued   (claim)
 
 complete       none       other  ok          done        me      try
-complete       stub       any    refused     =           =       -
-complete       issued     any    refused     =           =       -
+complete       stub       owner  refused     =           =       -
+complete       stub       other  ok          done        me      lost
+complete       stub       dead   refused     =           =       -
+complete       issued     owner  refused     =           =       -
+complete       issued     other  ok          done        me      lost
+complete       issued     dead   refused     =           =       -
 complete       executing  owner  ok          done        =       -
 complete       executing  other  refused     =           =       -
 complete       lapsed     owner  ok          done        =       -
@@ -96,6 +104,12 @@ release        asked      other  refused     =           =       dead
 release        *          any    refused     =           =       -
 
 mark_unknown   none       other  ok          unknown     me      try
+mark_unknown   stub       owner  refused     =           =       -
+mark_unknown   stub       other  ok          unknown     me      lost
+mark_unknown   stub       dead   refused     =           =       -
+mark_unknown   issued     owner  refused     =           =       -
+mark_unknown   issued     other  ok          unknown+    me      lost
+mark_unknown   issued     dead   refused     =           =       -
 mark_unknown   executing  owner  ok          unknown     =       -
 mark_unknown   executing  other  refused     =           =       -
 mark_unknown   lapsed     owner  ok          unknown     =       -
@@ -107,6 +121,12 @@ mark_unknown   asked      other  refused     =           =       -
 mark_unknown   *          any    refused     =           =       -
 
 renew          none       other  ok          executing   me      try
+renew          stub       owner  refused     =           =       -
+renew          stub       other  ok          executing   me      lost
+renew          stub       dead   refused     =           =       -
+renew          issued     owner  refused     =           =       -
+renew          issued     other  ok          executing+  me      lost
+renew          issued     dead   refused     =           =       -
 renew          executing  owner  ok          executing   =       -
 renew          executing  other  refused     =           =       -
 renew          lapsed     owner  ok          executing   =       -
@@ -273,7 +293,7 @@ def guard(x):
     text = 'st == ' + x.before.upper()
     if x.before == 'none':
         return text
-    if not x.op.startswith('claim') and x.who == 'other':
+    if not (x.op.startswith('claim') or x.new == 'lost') and x.who == 'other':
         return text + ' && own != me'
     return text + ' && ' + GUARDS[x.who]
 
