@@ -5,9 +5,10 @@ It is emptied while it runs, or comes back empty: that is logged at alert, and
 new keys are refused until what was running can have ended.  What runs
 meanwhile is written anew by its renewal, so that its duplicates find it, and
 its answer is stored, also where an older copy, or a take-back that lands
-first, has left a key that reads as free.  A server that comes back with its
-data has forgotten nothing.  Neither does nginx forget what it has noticed, or what it is to
-notice, when it is reloaded or a worker dies.
+first, has left a key that reads as free, and who waits for it does not take
+it.  A server that comes back with its data has forgotten nothing.  Neither
+does nginx forget what it has noticed, or what it is to notice, when it is
+reloaded or a worker dies.
 """
 
 import json
@@ -19,7 +20,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
-from redisd import Client, Redis  # noqa: E402
+from redisd import Client, Proxy, Redis  # noqa: E402
 from redisset import Cluster  # noqa: E402
 
 FORGOTTEN = 'keys may be forgotten'
@@ -54,6 +55,12 @@ LOCATIONS = '''
     }
     location /never/ {
         idempotency never;
+        proxy_pass http://up;
+    }
+    location /queue/ {
+        idempotency short;
+        idempotency_lease 3s;
+        idempotency_in_progress wait=30s;
         proxy_pass http://up;
     }
     location = /token {
@@ -208,6 +215,69 @@ def taken_back(gw, up, redis):
             'a take-back: no reply', status=503)
     redis.restart()
     goes_on(gw, up, before, '/pay/wait', 'back', first, 'a take-back')
+
+
+def waited(gw, up, redis):
+    """who waits does not take it from the one who runs"""
+    first = background(gw.post, '/queue/wait', 'waited')
+    up.until('waited')
+    second = background(gw.post, '/queue/wait', 'waited', timeout=30)
+    before = known(gw)
+    redis.pause()
+    time.sleep(0.6)               # it asks now and then
+    redis.restart()
+    ok(until(lambda: losses(gw) > before, 10), 'a waiter: it is noticed')
+    time.sleep(1.5)               # and has been renewed
+    up.go()
+    answer = first.join()
+    same((answer.status, answer.replayed), (201, False),
+         'a waiter: what ran ends')
+    again = second.join()
+    same((again.status, again.body, again.replayed),
+         (201, answer.body, True), 'a waiter: it gets the answer')
+    taken_again(gw, '/pay/ok', 'waited-later')
+    replays(gw, '/queue/wait', 'waited', answer, 'a waiter')
+    executed(up, 'waited', 1, 'a waiter')
+    up.hold()
+
+
+def granted(up):
+    """a waiter's claim, asked before the loss was seen and granted after it"""
+    redis = Redis()
+    proxy = Proxy(redis)
+    gw = Gateway(up, workers=2, store='redis://127.0.0.1:%d timeout=5s '
+                 'amnesia=5s' % proxy.port, locations='''
+    location /queue/ {
+        idempotency main;
+        idempotency_lease 9s;
+        idempotency_in_progress wait=30s;
+        proxy_pass http://up;
+    }
+''')
+    gw.expected = [FORGOTTEN]
+    first = background(gw.post, '/queue/wait', 'granted')
+    up.until('granted')
+    second = background(gw.post, '/queue/wait', 'granted', timeout=30)
+    before = known(gw)
+    proxy.on('claim', 'hold')
+    time.sleep(0.7)               # it asks now and then
+    redis('FLUSHALL')
+    ok(until(lambda: losses(gw) > before, 4), 'granted: it is noticed')
+    proxy.let_go()
+    time.sleep(3.5)               # and has been renewed
+    up.go()
+    answer = first.join()
+    same((answer.status, answer.replayed), (201, False),
+         'granted: what ran ends')
+    again = second.join()
+    same((again.status, again.body, again.replayed),
+         (201, answer.body, True), 'granted: who waits gets the answer')
+    taken_again(gw, '/ok', 'granted-later')
+    replays(gw, '/queue/wait', 'granted', answer, 'granted')
+    executed(up, 'granted', 1, 'granted')
+    up.hold()
+    gw.stop()
+    redis.remove()
 
 
 def kept(up):
@@ -393,9 +463,11 @@ def main():
     empty_restart(gw, up, redis)
     times(gw, up, redis)
     taken_back(gw, up, redis)
+    waited(gw, up, redis)
     older_token(gw, up, redis)
     older_stub(gw, up, redis)
     gw.stop()
+    granted(up)
     kept(up)
     workers_change(up)
     away(up)

@@ -303,6 +303,22 @@ ngx_http_idempotency_act_wait(ngx_http_request_t *r,
 {
     ctx->unsure |= ctx->op->unsure;
 
+    if (ctx->op->error == NGX_IDEMPOTENCY_ERROR_UNSAFE && ctx->unsure) {
+
+        /* it may have taken the key of one who runs */
+
+        ctx->unsure = 0;
+        ctx->op->unsure = 0;
+        ngx_http_idempotency_context_take_back(ctx);
+
+        if (ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
+            ngx_http_idempotency_wait_end(ctx);
+
+            return ngx_http_idempotency_problem_failed(ctx,
+                                             NGX_HTTP_INTERNAL_SERVER_ERROR);
+        }
+    }
+
     if (ngx_http_idempotency_wait(r, ctx) != NGX_OK) {
         ngx_http_idempotency_wait_end(ctx);
 

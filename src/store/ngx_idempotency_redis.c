@@ -337,8 +337,6 @@ ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
         return NGX_ERROR;
     }
 
-    ngx_idempotency_redis_safe_claim(rop);
-
     if (ngx_idempotency_redis_op_send(rop) == NGX_AGAIN) {
         return NGX_AGAIN;
     }

@@ -30,6 +30,10 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
 
     ctx = rop->op->store->data;
 
+    /* each time: a loss may have been seen since the last try */
+
+    ngx_idempotency_redis_safe_claim(rop);
+
     rop->cmd.begin = &rop->script->begin;
     rop->cmd.nbegin = NGX_IDEMPOTENCY_REDIS_BEGIN;
 
@@ -361,6 +365,8 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
     if (ngx_idempotency_record_decode(&value, now, &op->record) != NGX_OK) {
         return NGX_DECLINED;
     }
+
+    rop->ours = ngx_idempotency_record_is_of(&value, op->owner);
 
     ngx_idempotency_redis_cache_reply(op, &value, now);
 

@@ -100,6 +100,7 @@ typedef struct {
     unsigned                       nonsense:1; /* was the reply to one try */
     unsigned                       marked:1;   /* with the mark's key */
     unsigned                       looks:1;    /* a claim that takes nothing */
+    unsigned                       ours:1;     /* and sees an earlier try */
 } ngx_idempotency_redis_op_t;
 
 
@@ -213,7 +214,10 @@ ngx_int_t ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx);
 void ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
     const char *how);
 
-/* Makes a claim one that only looks, while nothing new may be claimed. */
+/*
+ * Makes a claim one that only looks, while nothing new may be claimed: asked
+ * before each try.
+ */
 void ngx_idempotency_redis_safe_claim(ngx_idempotency_redis_op_t *rop);
 
 /* Are replicas to have it? */

@@ -237,6 +237,14 @@ ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
             return NGX_DECLINED;
         }
 
+        if (rop->ours && op->record.state < NGX_IDEMPOTENCY_DONE) {
+
+            /* asked before the loss was seen, and granted unheard */
+
+            op->unsure = 1;
+            return NGX_DECLINED;
+        }
+
         op->result = NGX_IDEMPOTENCY_EXISTS;
 
         return NGX_OK;
