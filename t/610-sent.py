@@ -110,6 +110,12 @@ gw = Gateway(up, http='''
         error_page 502 503 = @safe;
         proxy_pass http://up;
     }
+    location /limited-page/ {
+        idempotency main;
+        limit_req zone=once;
+        error_page 503 /limited-page/ok;
+        proxy_pass http://127.0.0.1:%(o)d;
+    }
     location @safe { idempotency main; proxy_pass http://127.0.0.1:%(o)d; }
     location /denied/ {
         idempotency main;
@@ -440,6 +446,10 @@ def test_refused_and_error_page():
     a = gw.post('/limited-safe/ok', 'safe')
     replays(gw, '/limited-safe/ok', 'safe', a, 'limit_req, @safe')
     executed(other, 'safe', 0, 'limit_req, @safe')
+    same([gw.post('/limited-page/post', 'page').status for _ in range(3)],
+         [201, 503, 503], 'limit_req, a page')
+    same([e[2] for e in other.of('page')], ['POST', 'GET', 'GET'],
+         'which is asked for each time')
     same(gw.post('/denied/ok', 'denied').status, 201, 'a page for who is denied')
     executed(other, 'denied', 1, 'denied')
 

@@ -287,7 +287,8 @@ ngx_http_idempotency_handler_is_new(ngx_http_request_t *r,
 {
     return ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_NEW
            && ctx->conf == ngx_http_get_module_loc_conf(r,
-                                                 ngx_http_idempotency_module);
+                                                 ngx_http_idempotency_module)
+           && ngx_http_idempotency_handler_protects(r, ctx->conf);
 }
 
 
