@@ -19,7 +19,10 @@ static void fuzz_done(ngx_idempotency_op_t *op);
 
 static ngx_idempotency_store_t      fuzz_store;
 static ngx_idempotency_redis_ctx_t  fuzz_ctx;
+static ngx_shm_zone_t               fuzz_zone;
 static ngx_uint_t                   fuzz_over;
+
+static ngx_idempotency_redis_shared_t  fuzz_shared;
 
 static u_char  fuzz_owner[] = "0123456789abcdef";
 
@@ -42,6 +45,9 @@ fuzz_init(void)
     fuzz_store.now = &ngx_idempotency_counts_never;
     fuzz_ctx.store = &fuzz_store;
     fuzz_ctx.redis.name = fuzz_store.name;
+    fuzz_ctx.redis.zone = &fuzz_zone;
+
+    fuzz_zone.data = &fuzz_shared;
 
     ngx_queue_init(&fuzz_ctx.redis.nodes);
     ngx_queue_init(&fuzz_ctx.redis.gone);
