@@ -217,6 +217,21 @@ def taken_back(gw, up, redis):
     goes_on(gw, up, before, '/pay/wait', 'back', first, 'a take-back')
 
 
+def one_answer(gw, up, free, key, first, second):
+    """who ran ends, and who waited for it gets that"""
+    up.go()
+    answer = first.join()
+    same((answer.status, answer.replayed), (201, False),
+         key + ': what ran ends')
+    again = second.join()
+    same((again.status, again.body, again.replayed),
+         (201, answer.body, True), key + ': who waits gets the answer')
+    taken_again(gw, free, key + '-later')
+    replays(gw, '/queue/wait', key, answer, key)
+    executed(up, key, 1, key)
+    up.hold()
+
+
 def waited(gw, up, redis):
     """who waits does not take it from the one who runs"""
     first = background(gw.post, '/queue/wait', 'waited')
@@ -228,17 +243,7 @@ def waited(gw, up, redis):
     redis.restart()
     ok(until(lambda: losses(gw) > before, 10), 'a waiter: it is noticed')
     time.sleep(1.5)               # and has been renewed
-    up.go()
-    answer = first.join()
-    same((answer.status, answer.replayed), (201, False),
-         'a waiter: what ran ends')
-    again = second.join()
-    same((again.status, again.body, again.replayed),
-         (201, answer.body, True), 'a waiter: it gets the answer')
-    taken_again(gw, '/pay/ok', 'waited-later')
-    replays(gw, '/queue/wait', 'waited', answer, 'a waiter')
-    executed(up, 'waited', 1, 'a waiter')
-    up.hold()
+    one_answer(gw, up, '/pay/ok', 'waited', first, second)
 
 
 def granted(up):
@@ -265,17 +270,7 @@ def granted(up):
     ok(until(lambda: losses(gw) > before, 4), 'granted: it is noticed')
     proxy.let_go()
     time.sleep(3.5)               # and has been renewed
-    up.go()
-    answer = first.join()
-    same((answer.status, answer.replayed), (201, False),
-         'granted: what ran ends')
-    again = second.join()
-    same((again.status, again.body, again.replayed),
-         (201, answer.body, True), 'granted: who waits gets the answer')
-    taken_again(gw, '/ok', 'granted-later')
-    replays(gw, '/queue/wait', 'granted', answer, 'granted')
-    executed(up, 'granted', 1, 'granted')
-    up.hold()
+    one_answer(gw, up, '/ok', 'granted', first, second)
     gw.stop()
     redis.remove()
 
