@@ -404,9 +404,16 @@ def cluster(up):
     monitor('MONITOR')
     gw = Gateway(up, store='redis-cluster://127.0.0.1:%d' % node.port)
     old = set(gw.workers())
+    ok(until(lambda: gw.post('/ok', 'n%f' % time.time()).status == 201),
+       'a worker in a cluster')
+    gw.expected = ['has no map of a cluster']
+    node('ACL', 'SETUSER', 'default', '-cluster')
     gw.signal(signal.SIGHUP)
-    ok(until(lambda: gw.post('/ok', 'n%f' % time.time())
-             and not old & set(gw.workers())), 'a new worker in a cluster')
+    ok(until(lambda: not old & set(gw.workers())), 'a new one')
+    same(gw.post('/ok', 'early').status, 503,
+         'which takes nothing before it has the map')
+    node('ACL', 'SETUSER', 'default', '+cluster')
+    ok(until(lambda: gw.post('/ok', 'early').status == 201), 'and then does')
     same(gw.post('/ok', 'last').status, 201, 'which takes keys')
 
     said = {}             # by connection

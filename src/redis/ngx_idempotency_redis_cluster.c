@@ -63,8 +63,6 @@ static void ngx_idempotency_redis_cluster_told(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_cluster_let_go(
     ngx_idempotency_redis_cluster_t *cluster);
-static void ngx_idempotency_redis_cluster_login(
-    ngx_idempotency_redis_node_t *node);
 
 
 ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster = {
@@ -176,19 +174,25 @@ ngx_idempotency_redis_cluster_pick(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_cluster_t  *cluster;
 
     cluster = redis->map;
-    node = NULL;
 
-    if (key) {
-        node = cluster->map.slots[ngx_idempotency_redis_slot(key)];
+    if (key == NULL) {
+        return ngx_idempotency_redis_cluster_any(redis);
     }
 
-    /* anybody can tell who has it */
+    node = cluster->map.slots[ngx_idempotency_redis_slot(key)];
 
     if (node == NULL) {
-        node = ngx_idempotency_redis_cluster_any(redis);
-    }
 
-    *hope = 0;
+        /* only those of the map were asked for their counters */
+
+        ngx_idempotency_redis_cluster_soon(redis);
+
+        node = ngx_idempotency_redis_cluster_any(redis);
+        *hope = node && (ngx_idempotency_redis_node_is_up(node)
+                         || !node->conns[0].refuses);
+
+        return NULL;
+    }
 
     return node;
 }
@@ -556,7 +560,7 @@ ngx_idempotency_redis_cluster_let_go(ngx_idempotency_redis_cluster_t *cluster)
 
         if (node->master) {
             node->used = ngx_current_msec;
-            ngx_idempotency_redis_cluster_login(node);
+            ngx_idempotency_redis_node_login(node);
             ngx_idempotency_redis_node_dial(node);
             continue;
         }
@@ -571,30 +575,6 @@ ngx_idempotency_redis_cluster_let_go(ngx_idempotency_redis_cluster_t *cluster)
 
         if (!busy) {
             ngx_idempotency_redis_node_leave(node);
-        }
-    }
-}
-
-
-/*
- * Who was connected to before it was known to be a master has not been asked
- * for its counter: it is, by another login, before anything is claimed there.
- */
-
-static void
-ngx_idempotency_redis_cluster_login(ngx_idempotency_redis_node_t *node)
-{
-    ngx_uint_t                     i;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    for (i = 0; i < node->nconns; i++) {
-        conn = &node->conns[i];
-
-        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY
-            && conn->counter == NULL
-            && node->counter)
-        {
-            ngx_idempotency_redis_conn_retire(conn);
         }
     }
 }

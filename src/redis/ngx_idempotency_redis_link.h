@@ -290,6 +290,11 @@ ngx_idempotency_redis_node_t *ngx_idempotency_redis_node_told(
 ngx_uint_t ngx_idempotency_redis_node_is_at(
     ngx_idempotency_redis_node_t *node, ngx_str_t *host, in_port_t port);
 void ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node);
+/*
+ * Who was connected to before it was known to be a master has not been asked
+ * for its counter: closes these, and the next login asks.
+ */
+void ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node);
 /* NGX_AGAIN, or NGX_ERROR if it cannot be reached. */
 ngx_int_t ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
     ngx_idempotency_redis_cmd_t *cmd);

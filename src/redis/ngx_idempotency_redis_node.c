@@ -280,6 +280,26 @@ ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node)
 }
 
 
+void
+ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t                     i;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    for (i = 0; i < node->nconns; i++) {
+        conn = &node->conns[i];
+
+        if ((conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN
+             || conn->state == NGX_IDEMPOTENCY_REDIS_READY)
+            && conn->counter == NULL
+            && node->counter)
+        {
+            ngx_idempotency_redis_conn_retire(conn);
+        }
+    }
+}
+
+
 ngx_int_t
 ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
     ngx_idempotency_redis_cmd_t *cmd)
