@@ -431,6 +431,14 @@ def cluster(up):
     gw.stop()
     node.remove()
 
+    gw = Gateway(up, store='redis-cluster://127.0.0.1:%d timeout=30s'
+                 % node.port)
+    gw.expected = ['cannot be reached', 'connect()']
+    began = time.time()
+    same(gw.post('/ok', 'nobody').status, 503, 'nobody is there to have a map')
+    ok(time.time() - began < 10, 'which is not waited for')
+    gw.stop()
+
 
 def counters(up):
     redis = Redis()
