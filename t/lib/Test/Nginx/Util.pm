@@ -11,6 +11,7 @@ use warnings;
 
 use Cwd ();
 use IO::Socket::INET ();
+use IO::Socket::UNIX ();
 use Test::Builder ();
 use Test::More ();
 
@@ -103,6 +104,7 @@ our $ServRoot = find_server_root();
 our $HtmlDir  = "$ServRoot/html";
 our $PidFile  = "$ServRoot/logs/nginx.pid";
 
+my @held;
 my $server_port = find_server_port();
 my %random_port;
 
@@ -134,13 +136,19 @@ sub find_server_port {
     return $ENV{TEST_NGINX_SERVER_PORT} || $ENV{TEST_NGINX_PORT} || 1984;
 }
 
-# Below the ports which the kernel gives to clients.
+# Below the ports which the kernel gives to clients.  A name that goes with
+# this process keeps a port from other tests while nothing listens there.
 sub unused_port {
     for (1 .. 1000) {
         my $port = 10240 + int rand 20000;
+        my $name = IO::Socket::UNIX->new(
+            Local => "\0idempotency-port-$port", Listen => 1) or next;
 
-        return $port if IO::Socket::INET->new(
-            LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 1);
+        IO::Socket::INET->new(
+            LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 1) or next;
+
+        push @held, $name;
+        return $port;
     }
 
     die "no port is free: $!\n";
