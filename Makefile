@@ -94,6 +94,7 @@ test: all debug $(UNITS)
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
 test-all: export MOVES := 20
+test-all: export FAILOVERS := 40
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
 test-all: test test-deb model fuzz-short test-asan

@@ -18,7 +18,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (REDIS, Gateway, Ledger, executed, finish,  # noqa: E402
-                     free_port, ok, refused, replays, same, until)
+                     free_port, ok, refused, replays, same, since,
+                     until)
 from redisd import Redis  # noqa: E402
 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -188,7 +189,7 @@ def test_workers(gw):
         workers = {a.get('x-worker')
                    for a in [first.read()] + [w.read() for w in waiters]}
         if len(workers) == 2:
-            late.append(time.time() - began)
+            late.append(since(began))
         executed(up, key, 1, 'on two workers')
     ok(late, 'both workers have waited')
     print('# all are answered %.1f ms after the upstream (median)'

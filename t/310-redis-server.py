@@ -15,7 +15,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     replays, same, until)
+                     replays, same, since,
+                     until)
 from pasted import blocks  # noqa: E402
 from redisd import (Client, Proxy, Redis, RECORDS,  # noqa: E402
                     RedisError)
@@ -398,7 +399,7 @@ def test_pause():
     waits = []
     for c in calls:
         a = c.read()
-        waits.append(time.time() - start)
+        waits.append(since(start))
         if a.status != 503:
             ok(False, 'paused: refused', a)
     ok(max(waits) < 0.9, 'paused: nobody waits longer than twice the timeout',
@@ -408,7 +409,7 @@ def test_pause():
         a = gw.post('/ok', 'later-%d' % i)
         if (a.status, a.code) != (503, 'store_unavailable'):
             ok(False, 'paused: refused', a)
-    took = time.time() - start
+    took = since(start)
     ok(took < 1.5, '20 later ones are refused at once', took)
     same(sum(up.count('pause-%d' % i) for i in range(50)), 0,
          'paused: none was sent')
@@ -419,7 +420,7 @@ def test_pause():
     start = time.time()
     ok(until(lambda: gw.post('/ok', 'kept-pause').status == 201, 5),
        'resumed: works again')
-    took = time.time() - start
+    took = since(start)
     ok(took < 1.5, 'soon', took)
     replays(gw, '/ok', 'kept-pause', kept, 'resumed')
     # what had been sent to it before is taken back, not unknown
@@ -443,7 +444,7 @@ def test_down():
     gw.until_log('annot be reached')
     start = time.time()
     keys = is_refused(gw, 'down', 'annot be reached', 20)
-    took = time.time() - start
+    took = since(start)
     ok(took < 1.5, 'down: refused at once', took)
     server.start()
     recovers(gw, 'up again', keys)

@@ -12,7 +12,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from certs import Certs  # noqa: E402
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     replays, same, until)
+                     replays, same, since,
+                     until)
 from redisd import Redis  # noqa: E402
 
 up = Ledger()
@@ -138,7 +139,7 @@ time.sleep(1.1)
 anybody.pause()
 start = time.time()
 same(gw.post('/ok', 'paused').status, 503, 'paused: refused')
-ok(time.time() - start < 2.5, 'within twice the timeout')
+ok(since(start) < 2.5, 'within twice the timeout')
 anybody.resume()
 ok(until(lambda: gw.post('/ok', 'paused').status == 201, 4), 'resumed')
 replays(gw, '/ok', 'restart', a, 'resumed')

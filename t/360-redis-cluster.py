@@ -70,7 +70,7 @@ def test_odd(up):
     a, b = Node(), Node()
     a.map = b.map = slots((0, 16383, a))
     gw = Gateway(up, locations=LOCATION,
-                 http=store(url(a) + ' timeout=400ms amnesia=0'))
+                 http=store(url(a) + ' timeout=2s amnesia=0'))
     gw.expected = [FORGOTTEN]
     same(gw.post('/pay/ok', 'plain').status, 201, 'one node has it all')
 

@@ -7,7 +7,7 @@ set, one master, two replicas and three sentinels, whose master is killed
 again and again under load.  With replicas=2 no key is executed twice; without
 it the loss is counted and printed.
 
-    FAILOVERS=100   20 unless told
+    FAILOVERS=100   10 unless told
 """
 
 import os
@@ -23,7 +23,7 @@ from moving import (FORGOTTEN, LOCATION, LOCATIONS, loads,  # noqa: E402
 from redisd import RECORDS, Redis  # noqa: E402
 from redisset import Sentinels  # noqa: E402
 
-FAILOVERS = int(os.environ.get('FAILOVERS', 20))
+FAILOVERS = int(os.environ.get('FAILOVERS', 10))
 
 
 def array(*items):

@@ -19,7 +19,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
-                     finish, ok, refused, replays, same, until)
+                     finish, ok, refused, replays, same, since,
+                     until)
 from redisd import Client, Proxy, Redis  # noqa: E402
 from redisset import Cluster  # noqa: E402
 
@@ -436,7 +437,7 @@ def cluster(up):
     gw.expected = ['cannot be reached', 'connect()']
     began = time.time()
     same(gw.post('/ok', 'nobody').status, 503, 'nobody is there to have a map')
-    ok(time.time() - began < 10, 'which is not waited for')
+    ok(since(began) < 10, 'which is not waited for')
     gw.stop()
 
 

@@ -49,7 +49,7 @@ class Server:
             return self.entries.count(key)
 
     def until(self, key, n=1):
-        end = time.time() + 5
+        end = time.time() + 20
         while self.count(key) < n and time.time() < end:
             time.sleep(0.005)
         return self.count(key) >= n

@@ -25,7 +25,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from shm import (MODULE, NGINX, TOP, finish, free_port, ok,  # noqa: E402,F401
-                 same)
+                 same, since)
 from ledger import Ledger, filler  # noqa: E402,F401
 
 # the second run of the tests is on Redis: see t/with-redis
@@ -171,7 +171,7 @@ class Gateway:
         with open(self.log_file, errors='replace') as f:
             return f.read()
 
-    def until_log(self, text, timeout=5, start=0):
+    def until_log(self, text, timeout=20, start=0):
         return until(lambda: text in self.log()[start:], timeout)
 
     def end(self):
@@ -234,7 +234,7 @@ class Gateway:
                 in re.findall(r'^(\w+): (.*)$', text, re.M)}
 
 
-def until(condition, timeout=5, step=0.01):
+def until(condition, timeout=20, step=0.01):
     end = time.time() + timeout
     while time.time() < end:
         if condition():

@@ -94,7 +94,7 @@ class Ledger:
         self.loop.call_soon_threadsafe(self.gate.clear)
         time.sleep(0.01)
 
-    def until(self, key, n=1, timeout=5):
+    def until(self, key, n=1, timeout=20):
         """waits until the key was executed n times"""
         end = time.time() + timeout
         while self.count(key) < n and time.time() < end:

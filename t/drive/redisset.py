@@ -10,6 +10,7 @@ All of them listen on ports of their own and end with the test.
 """
 
 import atexit
+import itertools
 import os
 import shutil
 import signal
@@ -139,7 +140,7 @@ class Sentinels:
     def alive(self):
         return [s for s in self.servers if s.process]
 
-    def healthy(self, timeout=40):
+    def healthy(self, timeout=60):
         """All servers replicate, and all sentinels know all of it."""
         def good():
             master = self.master()
@@ -189,7 +190,7 @@ class Sentinels:
                 return server
         return None
 
-    def switched(self, old, timeout=20):
+    def switched(self, old, timeout=60):
         return until(lambda: self.master() not in (None, old)
                      and self.master()('ROLE')[0] == b'master', timeout)
 
@@ -203,12 +204,9 @@ class Sentinels:
     def failover(self):
         """as an operator does it"""
         old = self.master()
-        for s in self.sentinels:
-            try:
-                s('SENTINEL', 'FAILOVER', self.NAME)
-                break
-            except (OSError, RedisError):
-                time.sleep(0.2)
+        sentinels = itertools.cycle(self.sentinels)
+        until(lambda: next(sentinels)('SENTINEL', 'FAILOVER', self.NAME),
+              step=0.2)
         return old, self.switched(old)
 
     def heal(self):
@@ -264,7 +262,7 @@ class Cluster:
     def alive(self):
         return [n for n in self.nodes if n.process]
 
-    def healthy(self, timeout=40):
+    def healthy(self, timeout=60):
         def good():
             views = set()
             for n in self.alive():
@@ -311,7 +309,7 @@ class Cluster:
         live = self.alive()[0]
         return node, until(lambda: b'cluster_state:ok' in
                            live('CLUSTER', 'INFO') and name not in
-                           [r[2][2] for r in live('CLUSTER', 'SLOTS')], 30)
+                           [r[2][2] for r in live('CLUSTER', 'SLOTS')], 60)
 
     def heal(self):
         for n in self.nodes:

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 
@@ -57,6 +58,35 @@ def pattern(n):
     """The bytes that the endpoint makes for body_len=n, as it shows them."""
     b = bytes((i ^ (i >> 8) ^ (i >> 16)) & 0xff for i in range(n))
     return '%d bytes %08x' % (n, zlib.crc32(b))
+
+
+class Stalls(threading.Thread):
+    """Knows when the machine has let nobody run."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.seen = []
+        self.last = time.time()
+        self.start()
+
+    def run(self):
+        while True:
+            time.sleep(0.02)
+            now = time.time()
+            if now - self.last > 0.1:
+                self.seen.append((self.last, now))
+            self.last = now
+
+
+stalls = Stalls()
+
+
+def since(start):
+    """how long ago that is, less what the machine is to blame for"""
+    end = time.time()
+    seen = stalls.seen + [(stalls.last + 0.1, end)]
+    return end - start - sum(max(0, min(b, end) - max(a, start))
+                             for a, b in seen)
 
 
 held = []
