@@ -110,6 +110,15 @@ gw = Gateway(up, workers=2, http='''
     location /sorry/ {
         proxy_pass http://up;
     }
+    location /retry-page/ {
+        idempotency main;
+        idempotency_unknown retry;
+        error_page 500 502 503 504 = @sorry;
+        proxy_pass http://up;
+    }
+    location @sorry {
+        proxy_pass http://up;
+    }
     location /long/ {
         idempotency main;
         idempotency_lease 60s;
@@ -362,16 +371,20 @@ def test_page_after_the_lease():
 
 
 def test_check_and_somebody_came():
-    path = '/retry/ok'
-    c, pid = stop_at('before_forward', path, 'check3')
-    time.sleep(1.1)
-    second = gw.post(path, 'check3')
-    same((second.status, second.replayed), (201, False), 'taken over')
-    go_on(pid)
-    a = c.read()
-    same((a.status, a.retry), (503, 'same-key'), 'the first is not sent')
-    executed(up, 'check3', 1, 'taken over before it was sent')
-    replays(gw, path, 'check3', second, 'its record is as it was')
+    """nor does an error_page execute it elsewhere"""
+    for path in ('/retry/ok', '/retry-page/ok'):
+        key = 'check3' + path
+        c, pid = stop_at('before_forward', path, key)
+        time.sleep(1.1)
+        second = gw.post(path, key)
+        same((second.status, second.replayed), (201, False), 'taken over')
+        # it stops again before the page would be sent
+        first = background(c.read)
+        until(lambda: go_on(pid) or not first.is_alive(), step=0.1)
+        a = first.join()
+        same((a.status, a.retry), (503, 'same-key'), 'the first is not sent')
+        executed(up, key, 1, 'taken over before it was sent')
+        replays(gw, path, key, second, 'its record is as it was')
 
 
 def test_check_before_each_try():
