@@ -4,7 +4,7 @@
     set.url, set.master(), set.crash(), set.failover(), set.heal()
 
     cluster = Cluster(masters=3, replicas=1)
-    cluster.url, cluster.move(slots), cluster.owner(key), cluster.crash(node)
+    cluster.url, cluster.move(slots), cluster.owner(key), cluster.crash()
 
 All of them listen on ports of their own and end with the test.
 """
@@ -302,8 +302,10 @@ class Cluster:
                         '--cluster-yes', '--cluster-timeout', '5000',
                         check=False)
 
-    def crash(self, node=None):
-        node = node or self.masters()[0]
+    def crash(self, i=0):
+        """Kills a master, once all know its slots: else nobody gets votes."""
+        self.healthy()
+        node = self.masters()[i % 3]
         name = self.id(node).encode()
         node.stop()
         live = self.alive()[0]
