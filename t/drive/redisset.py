@@ -4,7 +4,7 @@
     set.url, set.master(), set.crash(), set.failover(), set.heal()
 
     cluster = Cluster(masters=3, replicas=1)
-    cluster.url, cluster.move(slots), cluster.owner(key), cluster.crash()
+    cluster.url, cluster.move(slots), cluster.crash(), cluster.heal()
 
 All of them listen on ports of their own and end with the test.
 """
