@@ -18,8 +18,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (REDIS, Gateway, Ledger, executed, finish,  # noqa: E402
-                     free_port, ok, refused, replays, same, since,
-                     until)
+                     free_port, ok, refused, replays, same, since, until)
 from redisd import Redis  # noqa: E402
 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

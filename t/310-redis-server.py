@@ -15,8 +15,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     replays, same, since,
-                     until)
+                     replays, same, since, until)
 from pasted import blocks  # noqa: E402
 from redisd import (Client, Proxy, Redis, RECORDS,  # noqa: E402
                     RedisError)

@@ -17,8 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
-                     finish, ok, refused, replays, same, since,
-                     until)
+                     finish, ok, refused, replays, same, since, until)
 from redisd import Proxy, Redis  # noqa: E402
 
 ALWAYS = 1000000

@@ -12,8 +12,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from certs import Certs  # noqa: E402
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     replays, same, since,
-                     until)
+                     replays, same, since, until)
 from redisd import Redis  # noqa: E402
 
 up = Ledger()

@@ -16,8 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from fakeredis import (CLOSE, NOTHING, RESET, Fake, answer,  # noqa: E402
                        bulk, granted, is_claim, owner)
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     same, since,
-                     until)
+                     same, since, until)
 
 up = Ledger()
 fake = Fake()

@@ -15,8 +15,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from fakeredis import Fake, answer, granted, is_claim, owner  # noqa: E402
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
-                     finish, ok, refused, replays, same, since,
-                     until)
+                     finish, ok, refused, replays, same, since, until)
 from redisd import Redis  # noqa: E402
 
 HTTP = '''

@@ -14,8 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     refused, replays, same, since,
-                     until)
+                     refused, replays, same, since, until)
 from redisd import Proxy, Redis  # noqa: E402
 from redisset import Cluster  # noqa: E402
 

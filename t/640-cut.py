@@ -18,8 +18,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, filler, finish,  # noqa: E402
-                     ok, refused, replays, same, since,
-                     until)
+                     ok, refused, replays, same, since, until)
 
 up = Ledger()
 

@@ -17,8 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish,  # noqa: E402
-                     free_port, ok, same, since,
-                     until)
+                     free_port, ok, same, since, until)
 
 up = Ledger()
 
