@@ -99,6 +99,10 @@ typedef struct {
     ngx_array_t                        fields;
                                            /* ngx_http_idempotency_field_t * */
     ngx_uint_t                         by_close;   /* answers of this worker */
+
+    ngx_array_t                        peers;      /* see upstream_gate.c */
+    ngx_uint_t                         try_files;  /* of these modules: the */
+    ngx_uint_t                         dav;        /* ctx_index, or unset */
 } ngx_http_idempotency_main_conf_t;
 
 
@@ -195,16 +199,19 @@ typedef enum {
 /*
  * The request's way, moved by the phase handlers only:
  *
+ *     NEW               on its way to the location that decides, see location.c
  *     NEW -> BODY       the body reader has the request
  *     BODY -> READY     the body is complete
  *     READY -> CLAIM    the store is asked
  *     CLAIM -> OWNED    the claim is ours, content may run
  *     CLAIM -> REPLAY   the stored answer is the content
  *     CLAIM -> PROBE    unknown: the upstream is asked what happened
- *     PROBE -> CLAIM    it has told
+ *     PROBE -> CLAIM    the upstream has answered
  *     CLAIM -> WAIT     the first is running: its end is awaited
  *     WAIT -> CLAIM     the record may have changed
- *     any -> CLOSED     refused or not ours to protect; hands off
+ *     any -> REFUSED    answered by this module, for good
+ *     any -> PASSED     no key, or a dry run: not protected here
+ *     PASSED -> NEW     a redirect has led to another protected location
  */
 
 typedef enum {
@@ -216,8 +223,28 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_WAY_WAIT,
     NGX_HTTP_IDEMPOTENCY_WAY_OWNED,
     NGX_HTTP_IDEMPOTENCY_WAY_REPLAY,
-    NGX_HTTP_IDEMPOTENCY_WAY_CLOSED
+    NGX_HTTP_IDEMPOTENCY_WAY_REFUSED,
+    NGX_HTTP_IDEMPOTENCY_WAY_PASSED
 } ngx_http_idempotency_way_e;
+
+
+/*
+ * How a claimed request came to the location where it is, set on each arrival
+ * by ngx_http_idempotency_upstream_arrive():
+ *
+ *     FIRST          it was claimed here, or nothing has run since
+ *     REDIRECTED     by an X-Accel-Redirect, to the location that it names
+ *     ERROR_PAGE     by error_page, which asks by GET: not the operation.  It
+ *                    stays so to the end of the request
+ *     ELSEWHERE      by anything else, after a content handler has run
+ */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_CAME_FIRST = 0,
+    NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED,
+    NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE,
+    NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE
+} ngx_http_idempotency_came_e;
 
 
 /*
@@ -237,9 +264,44 @@ typedef enum {
 } ngx_http_idempotency_answer_e;
 
 
+/* the upstream's part of a claimed request, see upstream.c */
+
+typedef struct {
+    ngx_http_idempotency_came_e        came;
+    ngx_uint_t                         method;     /* that was claimed */
+    ngx_http_handler_pt                handler;    /* wrapped, or NULL */
+
+    /* functions of the upstream that are wrapped, see upstream_gate.c */
+
+    ngx_event_get_peer_pt              get_peer;
+    ngx_output_chain_filter_pt         output_filter;
+    void                              *filter_ctx;
+    void                             (*finalize_request)(ngx_http_request_t *r,
+                                                         ngx_int_t rc);
+    ngx_resolver_handler_pt            resolved;   /* its server's name is */
+    ngx_uint_t                        *gone;   /* set when the context is */
+
+    /* the operation's upstream and its tries, while ERROR_PAGE has others */
+
+    ngx_http_upstream_t               *upstream;
+    ngx_uint_t                         tries;
+
+    off_t                              handed_on;  /* bytes that were sent
+                                                      before REDIRECTED */
+
+    unsigned                           ran:1;      /* a content handler */
+    unsigned                           none:1;     /* no memory for one */
+    unsigned                           followed:1; /* an X-Accel-Redirect */
+    unsigned                           arrived:1;  /* where that leads */
+    unsigned                           error_page:1;  /* r's at that time */
+    unsigned                           recursive:1;   /* locations since */
+} ngx_http_idempotency_upstream_t;
+
+
 typedef struct {
     ngx_http_request_t                *request;
     ngx_http_idempotency_loc_conf_t   *conf;   /* of the protected location */
+    ngx_idempotency_store_t           *in_flight;  /* counted there */
 
     ngx_http_idempotency_way_e         way;
     ngx_http_idempotency_result_e      result;
@@ -270,16 +332,8 @@ typedef struct {
 
     ngx_idempotency_held_t             held;
 
-    /* the upstream's part, see upstream.c */
-
-    ngx_event_get_peer_pt              get_peer;
-    ngx_resolver_handler_pt            resolved;   /* its server's name is */
-    ngx_uint_t                        *gone;   /* set when this context is */
-    ngx_http_handler_pt                content_handler;
-    ngx_uint_t                         claimed;    /* its method */
-    ngx_uint_t                         method;     /* to be restored, or 0 */
-    ngx_http_upstream_t               *upstream;   /* before an error page */
-    ngx_uint_t                         tries;
+    ngx_http_idempotency_upstream_t    upstream;
+    ngx_uint_t                         tokens; /* to be tried yet */
 
     ngx_http_request_t                *probe;  /* the subrequest, see probe.c */
     ngx_http_idempotency_query_t      *query;  /* of a lookup */
@@ -309,15 +363,6 @@ typedef struct {
     unsigned                           waited:1;
     unsigned                           wait_over:1;
     unsigned                           unsure:1;   /* a waiter's claims */
-    unsigned                           wrapped:1;  /* handler is ours ... */
-    unsigned                           ran:1;      /* ... and was called */
-    unsigned                           no_upstream:1; /* could be made */
-    unsigned                           page:1;     /* of an error */
-    unsigned                           error_page:1; /* r's when it ran */
-    unsigned                           recursive:1; /* error_page, passed */
-    unsigned                           followed:1; /* X-Accel-Redirect ... */
-    unsigned                           own:1;      /* ... has led here */
-    unsigned                           handed_on:1;   /* to another upstream */
     unsigned                           settled:1;  /* the store was told */
     unsigned                           cut:1;      /* the answer broke off */
     unsigned                           dropped:1;  /* another one was sent */

@@ -140,7 +140,7 @@ ngx_http_idempotency_lookup_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
 
     if (ilcf->admin && r->method == NGX_HTTP_POST) {
         rc = ngx_http_read_client_request_body(r,

@@ -162,8 +162,8 @@ ngx_http_idempotency_token_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
-    ctx->tries = NGX_HTTP_IDEMPOTENCY_TOKEN_TRIES;
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
+    ctx->tokens = NGX_HTTP_IDEMPOTENCY_TOKEN_TRIES;
 
     /* whoever has the answer finalizes the request */
 
@@ -256,7 +256,7 @@ ngx_http_idempotency_token_act(ngx_http_request_t *r)
             return ngx_http_idempotency_token_send(r, ctx);
         }
 
-        if (--ctx->tries) {
+        if (--ctx->tokens) {
             return ngx_http_idempotency_token_issue(r, ctx);
         }
     }

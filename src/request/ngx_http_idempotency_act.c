@@ -152,6 +152,7 @@ ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
 
         ctx->passed = 1;
         ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
+        ctx->upstream.method = r->method;
 
         ngx_http_idempotency_event(ctx, NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
                                    &passed);

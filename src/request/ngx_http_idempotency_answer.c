@@ -34,18 +34,28 @@ static ngx_str_t  ngx_http_idempotency_answer_header =
 
 ngx_http_idempotency_word_e
 ngx_http_idempotency_answer_word(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
+    ngx_http_idempotency_ctx_t *ctx,
+    const ngx_http_idempotency_facts_t *facts)
 {
     ngx_str_t                    *value, *own;
     ngx_http_idempotency_word_e   word;
 
     own = ngx_http_idempotency_answer_strip(r);
 
+    if (facts->upstream && !facts->answered) {
+
+        /* its header broke off, perhaps behind this line */
+
+        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+    }
+
     /* after a redirect of the upstream's own its header is only there */
 
     value = ngx_http_idempotency_upstream_header(r, ctx,
                                         &ngx_http_idempotency_answer_header);
-    if (value == NULL && !ctx->page) {
+    if (value == NULL
+        && ctx->upstream.came != NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE)
+    {
         value = own;
     }
 

@@ -12,11 +12,13 @@
 
 
 /*
- * The upstream's own word on what its answer means; ctx->ttl is set if it
- * gives one.  The header line is taken out of the answer.
+ * The upstream's own word on what its answer means, if its header was received
+ * whole; ctx->ttl is set if it gives one.  The header line is taken out of the
+ * answer.
  */
 ngx_http_idempotency_word_e ngx_http_idempotency_answer_word(
-    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx,
+    const ngx_http_idempotency_facts_t *facts);
 
 /* Takes that header line out; returns its value, or NULL. */
 ngx_str_t *ngx_http_idempotency_answer_strip(ngx_http_request_t *r);

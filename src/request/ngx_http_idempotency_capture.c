@@ -107,8 +107,6 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
     ngx_http_idempotency_answer_reset(ctx);
 
-    ngx_http_idempotency_upstream_restore(r, ctx);
-
     ngx_http_idempotency_failpoint(ctx, "after_header");
 
     /* a range would cut the header below us, and not what we hold above */
@@ -156,7 +154,11 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
         facts.status = r->headers_out.status;
     }
 
-    facts.word = ngx_http_idempotency_answer_word(r, ctx);
+    facts.word = ngx_http_idempotency_answer_word(r, ctx, &facts);
+
+    /* another request's answer, which a cache has kept, is not sent */
+
+    ctx->cut = facts.stale;
 
     type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
                                                ctx->conf->retryable);

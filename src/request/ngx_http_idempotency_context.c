@@ -45,10 +45,6 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
 
     cln->handler = ngx_http_idempotency_context_cleanup;
 
-    if (ilcf->store && ilcf->endpoint == NULL) {
-        ngx_idempotency_begins(ilcf->store->now->in_flight);
-    }
-
     ngx_http_set_ctx(r, ctx, ngx_http_idempotency_module);
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -56,6 +52,42 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
                    &r->uri);
 
     return ctx;
+}
+
+
+void
+ngx_http_idempotency_context_begin(ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->in_flight = ctx->conf->store;
+
+    ngx_idempotency_begins(ctx->in_flight->now->in_flight);
+}
+
+
+void
+ngx_http_idempotency_context_restart(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_lease_let_go(&ctx->held);
+
+    if (ctx->dry) {
+        ngx_http_idempotency_dry_end(ctx);
+        ctx->dry = 0;
+    }
+
+    if (ctx->op) {
+        ngx_idempotency_op_drop(ctx->op);
+        ctx->op = NULL;
+    }
+
+    if (ctx->in_flight) {
+        ngx_idempotency_ends(ctx->in_flight->now->in_flight);
+        ctx->in_flight = NULL;
+    }
+
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_NEW;
+    ctx->result = NGX_HTTP_IDEMPOTENCY_OFF;
+    ctx->refused = 0;
+    ctx->flags = 0;
 }
 
 
@@ -155,6 +187,8 @@ ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
     ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
 
+    ctx->upstream.method = ctx->request->method;
+
     ngx_http_idempotency_context_hold(ctx);
 }
 
@@ -236,8 +270,8 @@ ngx_http_idempotency_context_cleanup(void *data)
                    &ngx_http_idempotency_result_names[ctx->result],
                    ctx->way, ctx->answer);
 
-    if (ctx->gone) {
-        *ctx->gone = 1;
+    if (ctx->upstream.gone) {
+        *ctx->upstream.gone = 1;
     }
 
     ngx_idempotency_lease_let_go(&ctx->held);
@@ -271,20 +305,15 @@ ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
     imcf = ngx_http_get_module_main_conf(ctx->request,
                                          ngx_http_idempotency_module);
 
-    if (ctx->conf->store == NULL || ctx->conf->endpoint) {
+    if (ctx->in_flight == NULL) {
         return;
     }
 
-    ngx_idempotency_ends(ctx->conf->store->now->in_flight);
+    ngx_idempotency_ends(ctx->in_flight->now->in_flight);
 
-    /*
-     * not what others have refused before; of a dry run whose store has not
-     * answered, the answer is counted
-     */
+    /* of a dry run whose store has not answered, the answer is counted */
 
-    if (imcf->cells
-        && ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW
-        && !(ctx->dry && ctx->op == NULL))
+    if (imcf->cells && !(ctx->dry && ctx->op == NULL))
     {
         ngx_idempotency_count(imcf->cells[ctx->conf->location
                                           * NGX_HTTP_IDEMPOTENCY_RESULTS

@@ -19,6 +19,15 @@
 ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_create(
     ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
 
+/* From now on the request is counted as one in flight. */
+void ngx_http_idempotency_context_begin(ngx_http_idempotency_ctx_t *ctx);
+
+/*
+ * The request has passed a location without protection, and has come to
+ * another one that may protect it: the context is as good as new.
+ */
+void ngx_http_idempotency_context_restart(ngx_http_idempotency_ctx_t *ctx);
+
 /* The context of a main request, or NULL. */
 ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_get(
     ngx_http_request_t *r);

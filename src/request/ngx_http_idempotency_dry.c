@@ -53,7 +53,7 @@ ngx_http_idempotency_dry_claim(ngx_http_request_t *r,
     ngx_http_idempotency_dry_t        *dry;
     ngx_http_idempotency_main_conf_t  *imcf;
 
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_PASSED;
 
     op = ngx_http_idempotency_context_op(ctx, NGX_IDEMPOTENCY_CLAIM);
     if (op == NULL) {
@@ -239,7 +239,7 @@ ngx_http_idempotency_dry_decide(ngx_http_request_t *r,
         facts.status = r->headers_out.status;
     }
 
-    facts.word = ngx_http_idempotency_answer_word(r, ctx);
+    facts.word = ngx_http_idempotency_answer_word(r, ctx, &facts);
 
     dry->type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
                                                     ctx->conf->retryable);

@@ -12,18 +12,22 @@
 #include "ngx_http_idempotency_field.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_location.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_upstream_gate.h"
 
 
-static ngx_int_t ngx_http_idempotency_preaccess_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_access_handler(ngx_http_request_t *r);
-static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_early(
+static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_key(
     ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
-static ngx_int_t ngx_http_idempotency_handler(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
-    ngx_http_idempotency_loc_conf_t *ilcf);
-static ngx_uint_t ngx_http_idempotency_handler_is_new(ngx_http_request_t *r,
+static ngx_uint_t ngx_http_idempotency_handler_early_data(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_handler_before(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_handler_after(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_handler(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_handler_identity(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_handler_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -39,17 +43,18 @@ static ngx_int_t ngx_http_idempotency_handler_claim(ngx_http_request_t *r,
 ngx_int_t
 ngx_http_idempotency_handler_init(ngx_conf_t *cf)
 {
+    ngx_array_t                *handlers;
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
-    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PREACCESS_PHASE].handlers);
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_REWRITE_PHASE].handlers);
     if (h == NULL) {
         return NGX_ERROR;
     }
 
-    *h = ngx_http_idempotency_preaccess_handler;
+    *h = ngx_http_idempotency_location_enter;
 
     h = ngx_array_push(&cmcf->phases[NGX_HTTP_ACCESS_PHASE].handlers);
     if (h == NULL) {
@@ -58,58 +63,28 @@ ngx_http_idempotency_handler_init(ngx_conf_t *cf)
 
     *h = ngx_http_idempotency_access_handler;
 
-    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
-    if (h == NULL) {
+    /*
+     * ngx_http_init_phase_handlers() calls the last of a phase first: the one
+     * comes before mirror, which is to see no duplicates, the other after
+     * try_files, which may send the request elsewhere
+     */
+
+    handlers = &cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers;
+
+    if (ngx_array_push_n(handlers, 2) == NULL) {
         return NGX_ERROR;
     }
 
-    *h = ngx_http_idempotency_handler;
+    h = handlers->elts;
 
-    return NGX_OK;
-}
+    ngx_memmove(h + 1, h, (handlers->nelts - 2) * sizeof(ngx_http_handler_pt));
 
+    h[0] = ngx_http_idempotency_handler_after;
+    h[handlers->nelts - 1] = ngx_http_idempotency_handler_before;
 
-/*
- * Runs before limit_req and the like: where these refuse, error_page leads to
- * no execution that this module would not know of.
- */
+    ngx_http_idempotency_location_init(cf);
 
-static ngx_int_t
-ngx_http_idempotency_preaccess_handler(ngx_http_request_t *r)
-{
-    ngx_http_idempotency_ctx_t       *ctx;
-    ngx_http_idempotency_loc_conf_t  *ilcf;
-
-    if (r != r->main || r->post_action) {
-        return NGX_DECLINED;
-    }
-
-    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
-
-    if (!ngx_http_idempotency_handler_protects(r, ilcf)) {
-        return NGX_DECLINED;
-    }
-
-    ctx = ngx_http_idempotency_context_get(r);
-
-    if (ctx
-        && ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW
-        && ctx->conf->endpoint == NULL)
-    {
-        return NGX_DECLINED;
-    }
-
-    ctx = ngx_http_idempotency_context_create(r, ilcf);
-    if (ctx == NULL) {
-
-        /* 500 could be executed by error_page, and nobody would know */
-
-        return NGX_ERROR;
-    }
-
-    ctx->refused = NGX_HTTP_SERVICE_UNAVAILABLE;
-
-    return NGX_DECLINED;
+    return ngx_http_idempotency_upstream_gate_init(cf);
 }
 
 
@@ -122,42 +97,47 @@ ngx_http_idempotency_preaccess_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 {
-    ngx_http_idempotency_ctx_t      *ctx;
-    ngx_http_idempotency_verdict_e   verdict;
+    ngx_http_idempotency_ctx_t       *ctx;
+    ngx_http_idempotency_verdict_e    verdict;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx == NULL || !ngx_http_idempotency_handler_is_new(r, ctx)) {
+    if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW) {
         return NGX_DECLINED;
     }
 
-    ctx->refused = 0;
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
-    verdict = ngx_http_idempotency_handler_early(r, ctx->conf);
+    if (!ngx_http_idempotency_location_protects(r, ilcf)
+        || !ngx_http_idempotency_location_decides(r, 1))
+    {
+        return NGX_DECLINED;
+    }
 
-    return verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE
-           ? NGX_DECLINED
-           : ngx_http_idempotency_problem(r, ctx, verdict);
+    ctx->conf = ilcf;
+
+    verdict = ngx_http_idempotency_handler_key(r, ilcf);
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_idempotency_context_begin(ctx);
+
+    return ngx_http_idempotency_problem(r, ctx, verdict);
 }
 
 
 /* EXECUTE where nothing speaks against it so far */
 
 static ngx_http_idempotency_verdict_e
-ngx_http_idempotency_handler_early(ngx_http_request_t *r,
+ngx_http_idempotency_handler_key(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf)
 {
-#if (NGX_HTTP_SSL)
-    ngx_str_t  early_data;
-
-    if (r->connection->ssl
-        && ngx_ssl_get_early_data(r->connection, r->pool, &early_data)
-           == NGX_OK
-        && early_data.len)
-    {
+    if (ngx_http_idempotency_handler_early_data(r)) {
         return NGX_HTTP_IDEMPOTENCY_EARLY_DATA;
     }
-#endif
 
     switch (ngx_http_idempotency_identify_header(r, ilcf)) {
 
@@ -174,15 +154,25 @@ ngx_http_idempotency_handler_early(ngx_http_request_t *r,
 }
 
 
-/*
- * Entered again after the body was read, after the store has answered, and
- * after internal redirects; ctx->way tells where it was.
- */
+static ngx_uint_t
+ngx_http_idempotency_handler_early_data(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_SSL)
+    ngx_str_t  early_data;
+
+    return r->connection->ssl
+           && ngx_ssl_get_early_data(r->connection, r->pool, &early_data)
+              == NGX_OK
+           && early_data.len;
+#else
+    return 0;
+#endif
+}
+
 
 static ngx_int_t
-ngx_http_idempotency_handler(ngx_http_request_t *r)
+ngx_http_idempotency_handler_before(ngx_http_request_t *r)
 {
-    ngx_int_t                    rc;
     ngx_http_idempotency_ctx_t  *ctx;
 
     if (r != r->main || r->post_action) {
@@ -191,41 +181,62 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx == NULL) {
+    if (ctx == NULL || !ngx_http_idempotency_location_decides(r, 1)) {
         return NGX_DECLINED;
     }
 
+    return ngx_http_idempotency_handler(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_handler_after(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    if (r != r->main || r->post_action) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx == NULL
+        || ngx_http_idempotency_location_decides(r, 1)
+        || !ngx_http_idempotency_location_decides(r, 0))
+    {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_idempotency_handler(r, ctx);
+}
+
+
+/*
+ * Entered again after the body was read, after the store has answered, and
+ * after internal redirects; ctx->way tells where it was.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_handler(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
     switch (ctx->way) {
 
     case NGX_HTTP_IDEMPOTENCY_WAY_NEW:
 
-        if (!ngx_http_idempotency_handler_is_new(r, ctx)) {
-
-            /* refused by others, and redirected to what is not protected */
-
-            return ngx_http_idempotency_handler_refused(r, ctx);
+        if (ngx_http_idempotency_location_decide(r, ctx) != NGX_OK) {
+            return NGX_DECLINED;
         }
 
-        ctx->refused = 0;
+        if (ngx_http_idempotency_handler_early_data(r)) {
+            return ngx_http_idempotency_problem(r, ctx,
+                                             NGX_HTTP_IDEMPOTENCY_EARLY_DATA);
+        }
 
         /* fall through */
 
     case NGX_HTTP_IDEMPOTENCY_WAY_READY:
-
-        /* with fields of bodies as variables the body comes first */
-
-        if (ngx_http_idempotency_field_any(r) == ctx->body_read) {
-            rc = ngx_http_idempotency_handler_identify(r, ctx);
-            if (rc != NGX_OK) {
-                return rc;
-            }
-        }
-
-        if (!ctx->body_read) {
-            return ngx_http_idempotency_handler_read_body(r, ctx);
-        }
-
-        return ngx_http_idempotency_handler_claim(r, ctx);
+        return ngx_http_idempotency_handler_identity(r, ctx);
 
     case NGX_HTTP_IDEMPOTENCY_WAY_CLAIM:
         return ctx->op->pending ? NGX_AGAIN
@@ -258,37 +269,45 @@ ngx_http_idempotency_handler(ngx_http_request_t *r)
 
     case NGX_HTTP_IDEMPOTENCY_WAY_REPLAY:
 
-        /* the stored answer could not be sent, and the same */
+        /* the stored answer could not be sent, and error_page as above */
 
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
         ctx->refused = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+        /* fall through */
+
+    case NGX_HTTP_IDEMPOTENCY_WAY_REFUSED:
         return ngx_http_idempotency_handler_refused(r, ctx);
 
-    default: /* CLOSED */
-        return ngx_http_idempotency_handler_refused(r, ctx);
+    default: /* PASSED */
+        return NGX_DECLINED;
     }
 }
 
 
-static ngx_uint_t
-ngx_http_idempotency_handler_protects(ngx_http_request_t *r,
-    ngx_http_idempotency_loc_conf_t *ilcf)
-{
-    return ilcf->store
-           && ilcf->endpoint == NULL
-           && (r->method & ilcf->methods);
-}
+/* with fields of the body as variables the body comes first */
 
-
-/* nobody has looked at it, and it is still where it was to be protected */
-
-static ngx_uint_t
-ngx_http_idempotency_handler_is_new(ngx_http_request_t *r,
+static ngx_int_t
+ngx_http_idempotency_handler_identity(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    return ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_NEW
-           && ctx->conf == ngx_http_get_module_loc_conf(r,
-                                                 ngx_http_idempotency_module)
-           && ngx_http_idempotency_handler_protects(r, ctx->conf);
+    ngx_int_t  rc;
+
+    if (ngx_http_idempotency_field_any(r)
+        ? ctx->body_read
+        : ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_NEW)
+    {
+        rc = ngx_http_idempotency_handler_identify(r, ctx);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    if (!ctx->body_read) {
+        return ngx_http_idempotency_handler_read_body(r, ctx);
+    }
+
+    return ngx_http_idempotency_handler_claim(r, ctx);
 }
 
 
@@ -302,9 +321,7 @@ ngx_http_idempotency_handler_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     if (ctx->refused == 0
-        || ctx->conf->dry_run
-        || r->content_handler == NULL
-        || !ngx_http_idempotency_handler_protects(r, ctx->conf))
+        || !ngx_http_idempotency_location_protects(r, ctx->conf))
     {
         return NGX_DECLINED;
     }
@@ -336,7 +353,7 @@ ngx_http_idempotency_handler_identify(ngx_http_request_t *r,
                                             NGX_HTTP_IDEMPOTENCY_KEY_MISSING);
         }
 
-        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+        ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_PASSED;
         ngx_http_idempotency_event(ctx, NGX_HTTP_IDEMPOTENCY_BYPASSED, NULL);
         return NGX_DECLINED;
     }
@@ -385,6 +402,17 @@ ngx_http_idempotency_handler_read_body(ngx_http_request_t *r,
     ngx_int_t  rc;
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_BODY;
+
+    if (r->method == NGX_HTTP_PUT && ngx_http_idempotency_location_dav(r)) {
+
+        /* as ngx_http_dav_handler(), which makes the file of the body */
+
+        r->request_body_in_file_only = 1;
+        r->request_body_in_persistent_file = 1;
+        r->request_body_in_clean_file = 1;
+        r->request_body_file_group_access = 1;
+        r->request_body_file_log_level = 0;
+    }
 
     rc = ngx_http_read_client_request_body(r,
                                            ngx_http_idempotency_handler_body);

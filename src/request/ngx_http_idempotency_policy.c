@@ -144,13 +144,26 @@ ngx_http_idempotency_policy_may_pass(ngx_idempotency_error_e error)
 
 
 ngx_uint_t
-ngx_http_idempotency_policy_second_run(
-    const ngx_http_idempotency_facts_t *facts, ngx_uint_t page,
-    ngx_uint_t hides, ngx_uint_t own_redirect)
+ngx_http_idempotency_policy_gate(const ngx_http_idempotency_facts_t *facts,
+    ngx_http_idempotency_came_e came, ngx_uint_t hides)
 {
-    return facts->sent == 0
-           || own_redirect
-           || (page && (facts->answered || !hides));
+    switch (came) {
+
+    case NGX_HTTP_IDEMPOTENCY_CAME_FIRST:
+    case NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE:
+        return !facts->settled && facts->sent == 0;
+
+    case NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED:
+        return !facts->settled && facts->sent == facts->handed_on;
+
+    case NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE:
+
+        /* it must not tell of a success where the outcome is unknown */
+
+        return facts->sent == 0 || facts->answered || !hides;
+    }
+
+    return 0;
 }
 
 

@@ -61,12 +61,15 @@ typedef struct {
     ngx_http_idempotency_word_e        word;
     ngx_uint_t                         status;     /* the upstream's, or ... */
     off_t                              sent;       /* bytes, over all tries */
+    off_t                              handed_on;  /* of these, by upstreams
+                                                      before this one */
 
     unsigned                           wrapped:1;  /* the handler is ours */
     unsigned                           ran:1;      /* and was called */
     unsigned                           upstream:1; /* it has an upstream */
     unsigned                           answered:1; /* which sent a header */
-    unsigned                           handed_on:1; /* by one before it */
+    unsigned                           stale:1;    /* a cache did instead */
+    unsigned                           settled:1;  /* the store was told */
 } ngx_http_idempotency_facts_t;
 
 
@@ -103,12 +106,13 @@ ngx_uint_t ngx_http_idempotency_policy_may_pass(
     ngx_idempotency_error_e error);
 
 /*
- * May a content handler run again for the same claim?  "page": to make a page
- * for an error, and it "hides" the error if its own status is sent.
+ * The gate: may a content handler, or a try of its upstream, have the request
+ * of a claim?  An error page "hides" the error if its own status is sent.
+ * Whether the lease is sure is asked besides, but for error pages.
  */
-ngx_uint_t ngx_http_idempotency_policy_second_run(
-    const ngx_http_idempotency_facts_t *facts, ngx_uint_t page,
-    ngx_uint_t hides, ngx_uint_t own_redirect);
+ngx_uint_t ngx_http_idempotency_policy_gate(
+    const ngx_http_idempotency_facts_t *facts,
+    ngx_http_idempotency_came_e came, ngx_uint_t hides);
 
 /*
  * Reads "final | release | unknown[; ttl=SECONDS]"; ttl is left alone when it

@@ -178,7 +178,8 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 
     status = ngx_http_idempotency_problem_status(&problem);
 
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->way = ctx->conf->dry_run ? NGX_HTTP_IDEMPOTENCY_WAY_PASSED
+                                  : NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
     ctx->refused = verdict;
 
     ngx_http_idempotency_problem_event(ctx, verdict);
@@ -206,7 +207,8 @@ ngx_int_t
 ngx_http_idempotency_problem_failed(ngx_http_idempotency_ctx_t *ctx,
     ngx_int_t status)
 {
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_CLOSED;
+    ctx->way = ctx->conf->dry_run ? NGX_HTTP_IDEMPOTENCY_WAY_PASSED
+                                  : NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
     ctx->refused = status;
 
     return ctx->conf->dry_run ? NGX_DECLINED : status;

@@ -1,23 +1,20 @@
 
 /*
- * Everything that knows ngx_http_upstream_t, but for its tries.
+ * Everything that knows ngx_http_upstream_t, but for the gate of its tries.
  */
 
 
 #include "ngx_http_idempotency_upstream.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_failpoint.h"
-#include "ngx_http_idempotency_upstream_tries.h"
+#include "ngx_http_idempotency_upstream_gate.h"
 
 
-static void ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_upstream_redirected(
+    ngx_http_request_t *r, ngx_http_idempotency_upstream_t *up);
 static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
+static ngx_int_t ngx_http_idempotency_upstream_refuse(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-static ngx_uint_t ngx_http_idempotency_upstream_page(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
-static ngx_uint_t ngx_http_idempotency_upstream_hides(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_upstream_renew(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_upstream_wait(ngx_http_request_t *r);
@@ -90,116 +87,134 @@ ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
 
 
 void
+ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_upstream_t  *up;
+
+    up = &ctx->upstream;
+
+    if (up->came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE) {
+        return;
+    }
+
+    if (ngx_http_idempotency_upstream_redirected(r, up)) {
+        up->handed_on = ngx_http_idempotency_upstream_sent(r, ctx);
+        up->came = NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED;
+
+    } else if (r->method != up->method
+               && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)))
+    {
+        up->upstream = r->upstream;
+        up->tries = ngx_http_idempotency_upstream_tries(r, ctx);
+        up->came = NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE;
+
+    } else if (up->ran) {
+        up->came = NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE;
+    }
+}
+
+
+/*
+ * An X-Accel-Redirect is the upstream's word for the location that it names,
+ * which may have a try_files.  It is void once error_page has led elsewhere:
+ * that sets r->error_page, but leaves no trace where recursive_error_pages is
+ * on.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_upstream_redirected(ngx_http_request_t *r,
+    ngx_http_idempotency_upstream_t *up)
+{
+    ngx_str_t                 *name;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (!up->followed) {
+        return 0;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    name = &r->upstream->headers_in.x_accel_redirect->value;
+
+    if (!up->arrived
+        && (name->data[0] == '@'
+            ? (name->len != clcf->name.len
+               || ngx_memcmp(name->data, clcf->name.data, name->len) != 0)
+            : !(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))))
+    {
+        /* there is no such location: this one is error_page's */
+
+        up->followed = 0;
+
+    } else if (up->error_page != r->error_page || up->recursive) {
+        up->followed = 0;
+    }
+
+    up->arrived = 1;
+    up->recursive |= clcf->recursive_error_pages;
+
+    return up->followed;
+}
+
+
+void
 ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_http_idempotency_upstream_follow(r, ctx);
-
     if (r->content_handler == NULL
         || r->content_handler == ngx_http_idempotency_upstream_handler)
     {
         return;
     }
 
-    ctx->content_handler = r->content_handler;
-    ctx->wrapped = 1;
+    ctx->upstream.handler = r->content_handler;
 
     r->content_handler = ngx_http_idempotency_upstream_handler;
-}
-
-
-/*
- * An X-Accel-Redirect stays in r->upstream, also when an error in the
- * location that it names makes error_page go on from there.  It is the
- * upstream's word for that one location only.
- */
-
-static void
-ngx_http_idempotency_upstream_follow(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_str_t                 *name;
-    ngx_http_core_loc_conf_t  *clcf;
-
-    ctx->own = 0;
-
-    if (r->upstream == NULL || r->upstream->headers_in.x_accel_redirect == NULL)
-    {
-        return;
-    }
-
-    /*
-     * an error on the way there, or its "return", which this phase does not
-     * see, has error_page lead elsewhere
-     */
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
-    name = &r->upstream->headers_in.x_accel_redirect->value;
-
-    if (!ctx->followed
-        && (name->len && name->data[0] == '@'
-            ? (name->len != clcf->name.len
-               || ngx_memcmp(name->data, clcf->name.data, name->len) != 0)
-            : !(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))))
-    {
-        return;
-    }
-
-    ctx->followed = 1;
-
-    /* it may have a try_files */
-
-    ctx->own = (ctx->error_page == r->error_page && !ctx->recursive);
-
-    /* from such a location error_page goes on and leaves no trace */
-
-    ctx->recursive |= clcf->recursive_error_pages;
 }
 
 
 static ngx_int_t
 ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                    rc;
     ngx_http_idempotency_ctx_t  *ctx;
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx->ran) {
-        rc = ngx_http_idempotency_upstream_again(r, ctx);
-
-        if (rc != NGX_OK) {
-            ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                          "idempotency: the request was sent to an upstream "
-                          "before, it is not sent to another one");
-            return rc;
-        }
-
-    } else if (ctx->claimed && ngx_http_idempotency_upstream_page(r, ctx)
-               && !ngx_http_idempotency_upstream_hides(r))
-    {
-        /* the lease was lost before anything ran, and the page tells of it */
-
-        ctx->page = 1;
-        ctx->no_upstream = 1;
-
-    } else {
-        ctx->claimed = r->method;
-    }
-
     ngx_http_idempotency_failpoint(ctx, "before_forward");
 
-    if (ngx_http_idempotency_upstream_leased(ctx)
-        && !ngx_idempotency_lease_is_sure(&ctx->held))
-    {
+    switch (ngx_http_idempotency_upstream_gate(r, ctx)) {
+
+    case NGX_OK:
+        break;
+
+    case NGX_AGAIN:
         return ngx_http_idempotency_upstream_renew(r, ctx);
+
+    default: /* NGX_DECLINED */
+        return ngx_http_idempotency_upstream_refuse(r, ctx);
     }
 
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "idempotency lets the request go");
 
     return ngx_http_idempotency_upstream_forward(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_refuse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_facts_t  facts;
+
+    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
+
+    if (facts.answered && facts.status >= NGX_HTTP_BAD_REQUEST) {
+        return facts.status;
+    }
+
+    return facts.sent ? NGX_HTTP_BAD_GATEWAY : NGX_HTTP_SERVICE_UNAVAILABLE;
 }
 
 
@@ -266,27 +281,19 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
 {
     ngx_int_t                         rc;
     ngx_http_idempotency_loc_conf_t  *ilcf;
+    ngx_http_idempotency_upstream_t  *up;
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
-    ctx->ran = 1;
-    ctx->followed = 0;
-    ctx->recursive = 0;
-    ctx->error_page = r->error_page;
+    up = &ctx->upstream;
 
-    /*
-     * ngx_http_upstream_next() sends a request again unless its method is
-     * one of these three
-     */
-
-    if (r->method == ctx->claimed
-        && !(r->method & (NGX_HTTP_POST|NGX_HTTP_LOCK|NGX_HTTP_PATCH)))
-    {
-        ctx->method = r->method;
-        r->method = NGX_HTTP_LOCK;
+    if (up->came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE) {
+        return up->handler(r);
     }
 
-    rc = ctx->content_handler(r);
+    up->ran = 1;
+
+    rc = up->handler(r);
 
     if (r->upstream) {
         ilcf->upstreams = 1;
@@ -294,85 +301,14 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
 
     /* no memory to make one: it was not what the handler had to say */
 
-    if (!ctx->page) {
-        ctx->no_upstream = (rc == NGX_HTTP_INTERNAL_SERVER_ERROR
-                            && r->upstream == NULL && ilcf->upstreams);
-    }
+    up->none = (rc == NGX_HTTP_INTERNAL_SERVER_ERROR
+                && r->upstream == NULL && ilcf->upstreams);
 
     if (rc == NGX_DONE) {
         ngx_http_idempotency_upstream_guard(r, ctx);
     }
 
     return rc;
-}
-
-
-/*
- * A redirect has brought a content handler after one that has run.  Where
- * nginx has turned the method into GET on its own, it looks for a page that
- * tells of an error: what became of the request was decided before.
- */
-
-static ngx_int_t
-ngx_http_idempotency_upstream_again(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_uint_t                    page, hides;
-    ngx_http_idempotency_facts_t  facts;
-
-    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
-
-    page = ngx_http_idempotency_upstream_page(r, ctx);
-    hides = ngx_http_idempotency_upstream_hides(r);
-
-    if (!ngx_http_idempotency_policy_second_run(&facts, page, hides,
-                                                ctx->own))
-    {
-        return (facts.answered && facts.status >= NGX_HTTP_BAD_REQUEST)
-               ? (ngx_int_t) facts.status : NGX_HTTP_BAD_GATEWAY;
-    }
-
-    if (page && !ctx->own && !ctx->page && (facts.sent || !hides)) {
-        ctx->page = 1;
-        ctx->upstream = r->upstream;
-        ctx->tries = r->upstream_states ? r->upstream_states->nelts : 0;
-    }
-
-    if (ctx->own && facts.sent) {
-        ctx->handed_on = 1;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_uint_t
-ngx_http_idempotency_upstream_page(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    return r->method != ctx->claimed
-           && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD));
-}
-
-
-/* "error_page 502 = /page": the client gets the status of the page */
-
-static ngx_uint_t
-ngx_http_idempotency_upstream_hides(ngx_http_request_t *r)
-{
-    return r->err_status < NGX_HTTP_BAD_REQUEST;
-}
-
-
-void
-ngx_http_idempotency_upstream_restore(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    if (ctx->method && r->method == NGX_HTTP_LOCK) {
-        r->method = ctx->method;
-    }
-
-    ctx->method = 0;
 }
 
 
@@ -386,15 +322,16 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 
     ngx_memzero(facts, sizeof(ngx_http_idempotency_facts_t));
 
-    facts->wrapped = ctx->wrapped;
-    facts->ran = ctx->ran;
-    facts->handed_on = ctx->handed_on;
+    facts->wrapped = (ctx->upstream.handler != NULL);
+    facts->ran = ctx->upstream.ran;
+    facts->settled = ctx->settled;
+    facts->handed_on = ctx->upstream.handed_on;
     facts->sent = ngx_http_idempotency_upstream_sent(r, ctx);
 
     u = ngx_http_idempotency_upstream_of(r, ctx);
 
     if (u == NULL) {
-        facts->upstream = ctx->no_upstream;
+        facts->upstream = ctx->upstream.none;
         return;
     }
 
@@ -413,8 +350,12 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
     }
 
 #if (NGX_HTTP_CACHE)
-    if (r->cached) {
-        facts->answered = 1;
+    if (r->cached && u == r->upstream) {
+
+        /* found there before a try, or in place of what a try has got */
+
+        facts->stale = (u->state != NULL);
+        facts->answered = !facts->stale;
     }
 #endif
 
@@ -430,7 +371,8 @@ static ngx_http_upstream_t *
 ngx_http_idempotency_upstream_of(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    return ctx->page ? ctx->upstream : r->upstream;
+    return ctx->upstream.came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
+           ? ctx->upstream.upstream : r->upstream;
 }
 
 
@@ -438,8 +380,8 @@ static ngx_uint_t
 ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    if (ctx->page) {
-        return ctx->tries;
+    if (ctx->upstream.came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE) {
+        return ctx->upstream.tries;
     }
 
     return r->upstream_states ? r->upstream_states->nelts : 0;

@@ -19,14 +19,16 @@ char *ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf);
 
 /*
- * Puts our handler before the content handler of an owned request, if it has
+ * A claimed request enters another location: notes how it came there.
+ */
+void ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+/*
+ * Puts our handler before the content handler of a claimed request, if it has
  * one.  Again after each internal redirect.
  */
 void ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
-
-/* The header of an answer is there: undoes what the wrapper has changed. */
-void ngx_http_idempotency_upstream_restore(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*

@@ -24,7 +24,7 @@ ACT = 'src/request/ngx_http_idempotency_act.c'
 POLICY = 'src/request/ngx_http_idempotency_policy.c'
 OP = 'src/store/ngx_idempotency_redis_op.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
-UPSTREAM = 'src/request/ngx_http_idempotency_upstream.c'
+GATE = 'src/request/ngx_http_idempotency_upstream_gate.c'
 
 # name: (what it does, [(file, text, text instead)])
 MUTANTS = {
@@ -109,8 +109,10 @@ MUTANTS = {
     ]),
 
     'abort-cancels': ('a client that leaves cancels its call', [
-        (UPSTREAM, '    if (rc == NGX_DONE) {\n',
-         '    if (rc == NGX_DONE && ctx->passed) {\n'),
+        (GATE,
+         '    r->read_event_handler = ngx_http_block_reading;\n\n'
+         '    if (!u->header_sent) {\n',
+         '    if (0) {\n'),
     ]),
 
     'no-wait': ('a claim does not wait for replicas', [

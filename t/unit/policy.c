@@ -39,12 +39,11 @@ typedef struct {
 typedef struct {
     char                            *name;
     off_t                            sent;
-    ngx_uint_t                       answered;
-    ngx_uint_t                       page;
-    ngx_uint_t                       hides;
-    ngx_uint_t                       own_redirect;
+    off_t                            handed_on;
+    char                            *how;
+    ngx_http_idempotency_came_e      came;
     ngx_uint_t                       may;
-} test_second_run_t;
+} test_gate_t;
 
 
 typedef struct {
@@ -58,7 +57,7 @@ static void test_duplicates(void);
 static void test_outcomes(void);
 static void test_status_lists(void);
 static void test_probes(void);
-static void test_second_runs(void);
+static void test_gates(void);
 static void test_words(void);
 static void test_list(ngx_http_idempotency_statuses_t *statuses,
     ngx_uint_t from, ngx_uint_t to);
@@ -239,21 +238,42 @@ static test_probe_t  probes[] = {
 };
 
 
-static test_second_run_t  second_runs[] = {
+#define FIRST       NGX_HTTP_IDEMPOTENCY_CAME_FIRST
+#define REDIRECTED  NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED
+#define ERROR_PAGE  NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
+#define ELSEWHERE   NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE
 
-    { "nothing sent", 0, 0, 0, 1, 0, 1 },
-    { "nothing sent, a page", 0, 0, 1, 0, 0, 1 },
-    { "nothing sent, a page that hides it", 0, 0, 1, 1, 0, 1 },
-    { "a byte sent", 1, 0, 0, 1, 0, 0 },
-    { "a byte sent, the error is told", 1, 0, 0, 0, 0, 0 },
-    { "answered", 99, 1, 0, 1, 0, 0 },
-    { "sent, a page", 99, 0, 1, 0, 0, 1 },
-    { "sent, a page that hides it", 99, 0, 1, 1, 0, 0 },
-    { "answered, a page", 99, 1, 1, 0, 0, 1 },
-    { "answered, a page that hides it", 99, 1, 1, 1, 0, 1 },
-    { "sent, the upstream's own redirect", 99, 1, 0, 1, 1, 1 },
 
-    { NULL, 0, 0, 0, 0, 0, 0 }
+/* how: (a)nswered, (s)ettled, the page (h)ides the error */
+
+static test_gate_t  gates[] = {
+
+    { "first", 0, 0, "", FIRST, 1 },
+    { "first, and settled", 0, 0, "s", FIRST, 0 },
+    { "a second try, after a byte", 1, 0, "", FIRST, 0 },
+    { "a second try, after an answer", 99, 0, "a", FIRST, 0 },
+
+    { "a backup, nothing sent", 0, 0, "h", ELSEWHERE, 1 },
+    { "a backup, and settled", 0, 0, "sh", ELSEWHERE, 0 },
+    { "a backup, a byte sent", 1, 0, "h", ELSEWHERE, 0 },
+    { "a backup, a byte sent, the error is told", 1, 0, "", ELSEWHERE, 0 },
+    { "a backup, answered", 99, 0, "ah", ELSEWHERE, 0 },
+    { "a backup after a redirect", 99, 99, "ah", ELSEWHERE, 0 },
+
+    { "the upstream's own redirect", 99, 99, "a", REDIRECTED, 1 },
+    { "its own redirect, nothing sent", 0, 0, "", REDIRECTED, 1 },
+    { "its own redirect, and settled", 99, 99, "as", REDIRECTED, 0 },
+    { "a second try where it leads", 150, 99, "a", REDIRECTED, 0 },
+
+    { "a page, nothing sent", 0, 0, "", ERROR_PAGE, 1 },
+    { "a page that hides it, nothing sent", 0, 0, "h", ERROR_PAGE, 1 },
+    { "a page, sent", 99, 0, "", ERROR_PAGE, 1 },
+    { "a page that hides it, sent", 99, 0, "h", ERROR_PAGE, 0 },
+    { "a page, answered", 99, 0, "a", ERROR_PAGE, 1 },
+    { "a page that hides it, answered", 99, 0, "ah", ERROR_PAGE, 1 },
+    { "a page, settled", 99, 0, "s", ERROR_PAGE, 1 },
+
+    { NULL, 0, 0, NULL, FIRST, 0 }
 };
 
 
@@ -323,7 +343,7 @@ main(void)
     test_outcomes();
     test_status_lists();
     test_probes();
-    test_second_runs();
+    test_gates();
     test_words();
 
     printf("1..%u\n", (unsigned) number);
@@ -452,20 +472,22 @@ test_probes(void)
 
 
 static void
-test_second_runs(void)
+test_gates(void)
 {
-    test_second_run_t             *t;
+    test_gate_t                   *t;
     ngx_http_idempotency_facts_t   facts;
 
-    for (t = second_runs; t->name; t++) {
+    for (t = gates; t->name; t++) {
         ngx_memzero(&facts, sizeof(ngx_http_idempotency_facts_t));
 
         facts.sent = t->sent;
-        facts.answered = t->answered;
+        facts.handed_on = t->handed_on;
+        facts.answered = strchr(t->how, 'a') != NULL;
+        facts.settled = strchr(t->how, 's') != NULL;
 
-        ok(ngx_http_idempotency_policy_second_run(&facts, t->page, t->hides,
-                                                  t->own_redirect)
-           == t->may, "second run", t->name);
+        ok(ngx_http_idempotency_policy_gate(&facts, t->came,
+                                            strchr(t->how, 'h') != NULL)
+           == t->may, "gate", t->name);
     }
 }
 
