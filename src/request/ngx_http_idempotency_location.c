@@ -82,7 +82,10 @@ ngx_http_idempotency_location_enter(ngx_http_request_t *r)
                                                             : NGX_ERROR;
     }
 
-    if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_PASSED && ctx->conf != ilcf) {
+    if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_PASSED
+        && ctx->conf != ilcf
+        && !(ctx->dry && ilcf->dry_run))
+    {
         ngx_http_idempotency_context_restart(ctx);
     }
 
