@@ -290,6 +290,7 @@ typedef struct {
                                                       before REDIRECTED */
 
     unsigned                           ran:1;      /* a content handler */
+    unsigned                           asked:1;    /* the gate, just now */
     unsigned                           none:1;     /* no memory for one */
     unsigned                           followed:1; /* an X-Accel-Redirect */
     unsigned                           arrived:1;  /* where that leads */

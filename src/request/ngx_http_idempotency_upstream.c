@@ -26,8 +26,6 @@ static ngx_http_upstream_t *ngx_http_idempotency_upstream_of(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_uint_t ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-static off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
 
 
 /* modules whose location configuration begins with ngx_http_upstream_conf_t */
@@ -292,8 +290,11 @@ ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
     }
 
     up->ran = 1;
+    up->asked = 1;
 
     rc = up->handler(r);
+
+    up->asked = 0;
 
     if (r->upstream) {
         ilcf->upstreams = 1;
@@ -316,9 +317,7 @@ void
 ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_facts_t *facts)
 {
-    ngx_uint_t                  tries;
-    ngx_http_upstream_t        *u;
-    ngx_http_upstream_state_t  *state;
+    ngx_http_upstream_t  *u;
 
     ngx_memzero(facts, sizeof(ngx_http_idempotency_facts_t));
 
@@ -337,17 +336,7 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 
     facts->upstream = 1;
 
-    tries = ngx_http_idempotency_upstream_tries(r, ctx);
-
-    if (tries) {
-        state = r->upstream_states->elts;
-        state += tries - 1;
-
-        /* set by ngx_http_upstream_process_header() for a whole header */
-
-        facts->answered = state->header_time != (ngx_msec_t) -1
-                          && u->headers_in.status_n != 0;
-    }
+    facts->answered = ngx_http_idempotency_upstream_answered(r, ctx);
 
 #if (NGX_HTTP_CACHE)
     if (r->cached && u == r->upstream) {
@@ -362,6 +351,30 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
     if (facts->answered) {
         facts->status = u->headers_in.status_n;
     }
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_uint_t                  tries;
+    ngx_http_upstream_t        *u;
+    ngx_http_upstream_state_t  *state;
+
+    u = ngx_http_idempotency_upstream_of(r, ctx);
+    tries = ngx_http_idempotency_upstream_tries(r, ctx);
+
+    if (u == NULL || tries == 0) {
+        return 0;
+    }
+
+    state = r->upstream_states->elts;
+
+    /* set by ngx_http_upstream_process_header() for a whole header */
+
+    return state[tries - 1].header_time != (ngx_msec_t) -1
+           && u->headers_in.status_n != 0;
 }
 
 
@@ -389,11 +402,11 @@ ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
 
 
 /*
- * Zero means that nothing left this host.  nginx fills bytes_sent of a try
- * when that is over; what a live one has sent is known to its connection.
+ * nginx fills bytes_sent of a try when that is over; what a live one has sent
+ * is known to its connection.
  */
 
-static off_t
+off_t
 ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {

@@ -38,6 +38,14 @@ void ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
 void ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_facts_t *facts);
 
+/* The bytes that were sent, over all tries: 0 if nothing left this host. */
+off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+/* The last try has brought a whole header. */
+ngx_uint_t ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
 /* The upstream's header line of that name, or NULL. */
 ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);

@@ -43,7 +43,11 @@ ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
 
     came = ctx->upstream.came;
 
-    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
+    facts.settled = ctx->settled;
+    facts.handed_on = ctx->upstream.handed_on;
+    facts.sent = ngx_http_idempotency_upstream_sent(r, ctx);
+    facts.answered = (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
+                      && ngx_http_idempotency_upstream_answered(r, ctx));
 
     /* "error_page 502 = /page": the client gets the status of the page */
 
@@ -300,7 +304,10 @@ ngx_http_idempotency_upstream_get_peer(ngx_peer_connection_t *pc, void *data)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {
+    if (ctx->upstream.asked) {
+        ctx->upstream.asked = 0;
+
+    } else if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {
         return NGX_BUSY;
     }
 
