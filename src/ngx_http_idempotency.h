@@ -248,6 +248,22 @@ typedef enum {
 
 
 /*
+ * The probe of an unknown, see probe.c.  Its verdict counts if "said" is set
+ * when it is done: the answer is that of the upstream of the first content
+ * handler, which no error page and no redirect has chosen or replaced.
+ */
+
+typedef struct {
+    ngx_http_request_t                *request;    /* the subrequest */
+    ngx_http_handler_pt                content_handler;
+    ngx_uint_t                         handlers;   /* that have run */
+    unsigned                           error:1;    /* before the first */
+    unsigned                           said:1;
+    unsigned                           done:1;
+} ngx_http_idempotency_probe_t;
+
+
+/*
  * The answer's way, moved by the capture filters only:
  *
  *     NONE -> COLLECT     the header is held, body bytes are copied
@@ -336,7 +352,7 @@ typedef struct {
     ngx_http_idempotency_upstream_t    upstream;
     ngx_uint_t                         tokens; /* to be tried yet */
 
-    ngx_http_request_t                *probe;  /* the subrequest, see probe.c */
+    ngx_http_idempotency_probe_t       probe;
     ngx_http_idempotency_query_t      *query;  /* of a lookup */
 
     ngx_idempotency_waiter_t           waiter; /* see wait.c */
@@ -360,7 +376,6 @@ typedef struct {
     unsigned                           passed:1;   /* without a claim */
     unsigned                           seen:1;     /* a record of the key */
     unsigned                           probed:1;   /* once is enough */
-    unsigned                           probe_done:1;
     unsigned                           waited:1;
     unsigned                           wait_over:1;
     unsigned                           unsure:1;   /* a waiter's claims */

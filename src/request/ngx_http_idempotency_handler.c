@@ -13,6 +13,7 @@
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_location.h"
+#include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_upstream.h"
 #include "ngx_http_idempotency_upstream_gate.h"
@@ -175,7 +176,12 @@ ngx_http_idempotency_handler_before(ngx_http_request_t *r)
 {
     ngx_http_idempotency_ctx_t  *ctx;
 
-    if (r != r->main || r->post_action) {
+    if (r != r->main) {
+        ngx_http_idempotency_probe_wrap(r);
+        return NGX_DECLINED;
+    }
+
+    if (r->post_action) {
         return NGX_DECLINED;
     }
 

@@ -7,12 +7,28 @@
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
-#include "ngx_http_idempotency_upstream.h"
+#include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_upstream_probe.h"
 
 
 static void ngx_http_idempotency_probe_cleanup(void *data);
+static ngx_int_t ngx_http_idempotency_probe_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_probe_done(ngx_http_request_t *r,
     void *data, ngx_int_t rc);
+static ngx_uint_t ngx_http_idempotency_probe_is_grpc_error(
+    ngx_http_request_t *r);
+static ngx_str_t *ngx_http_idempotency_probe_field(ngx_list_t *list,
+    ngx_str_t *name);
+
+
+/*
+ * The type of a probe's answer until its first content handler runs.
+ * ngx_http_special_response_handler() clears the type of whatever it turns
+ * into an error; "error_page ... =" with recursive_error_pages leaves no
+ * other trace.
+ */
+
+static ngx_str_t  ngx_http_idempotency_probe_type = ngx_string("text/plain");
 
 
 ngx_int_t
@@ -86,9 +102,13 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     sr->headers_in.content_length_n = -1;
     sr->headers_in.chunked = 0;
 
+    sr->headers_out.content_type = ngx_http_idempotency_probe_type;
+
     ngx_http_idempotency_answer_reset(ctx);
 
-    ctx->probe = sr;
+    ngx_memzero(&ctx->probe, sizeof(ngx_http_idempotency_probe_t));
+
+    ctx->probe.request = sr;
 
     return NGX_OK;
 }
@@ -107,17 +127,61 @@ ngx_http_idempotency_probe_cleanup(void *data)
 }
 
 
+void
+ngx_http_idempotency_probe_wrap(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_probe_find(r);
+
+    if (ctx == NULL
+        || r->content_handler == NULL
+        || r->content_handler == ngx_http_idempotency_probe_handler)
+    {
+        return;
+    }
+
+    ctx->probe.content_handler = r->content_handler;
+    r->content_handler = ngx_http_idempotency_probe_handler;
+}
+
+
+/* A handler after the first one is run, and its answer is not believed. */
+
+static ngx_int_t
+ngx_http_idempotency_probe_handler(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t    *ctx;
+    ngx_http_idempotency_probe_t  *probe;
+
+    ctx = ngx_http_idempotency_probe_find(r);
+    probe = &ctx->probe;
+
+    if (probe->handlers++ == 0) {
+        probe->error = (r->headers_out.content_type.len == 0);
+    }
+
+    if (r->headers_out.content_type.data
+        == ngx_http_idempotency_probe_type.data)
+    {
+        ngx_str_null(&r->headers_out.content_type);
+    }
+
+    return ngx_http_idempotency_upstream_uncached(r, probe->content_handler);
+}
+
+
 static ngx_int_t
 ngx_http_idempotency_probe_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc)
 {
     ngx_http_idempotency_ctx_t *ctx = data;
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "idempotency probe done rc:%i status:%ui whole:%d",
-                   rc, r->headers_out.status, ctx->complete);
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency probe done rc:%i status:%ui said:%d whole:%d",
+                   rc, r->headers_out.status, ctx->probe.said, ctx->complete);
 
-    ctx->probe_done = 1;
+    ctx->probe.done = 1;
 
     return rc;
 }
@@ -129,24 +193,75 @@ ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
 {
     ngx_http_request_t  *sr;
 
-    if (!ctx->probe_done) {
+    if (!ctx->probe.done) {
         return NGX_AGAIN;
     }
 
-    sr = ctx->probe;
+    sr = ctx->probe.request;
 
     *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
 
-    /* a 404 of nginx's own tells nothing about what was executed */
-
-    if (ctx->complete
+    if (ctx->probe.said
+        && ctx->complete
         && ngx_http_idempotency_answer_is_whole(sr, ctx)
-        && ngx_http_idempotency_upstream_said(sr))
+        && !ngx_http_idempotency_probe_is_grpc_error(sr))
     {
         *verdict = ngx_http_idempotency_policy_probe(sr->headers_out.status);
     }
 
     return NGX_OK;
+}
+
+
+/* the status of a gRPC call is 200 also where it has failed */
+
+static ngx_uint_t
+ngx_http_idempotency_probe_is_grpc_error(ngx_http_request_t *r)
+{
+    ngx_str_t  *type, *status;
+
+    static ngx_str_t  grpc = ngx_string("application/grpc");
+    static ngx_str_t  name = ngx_string("grpc-status");
+
+    type = &r->headers_out.content_type;
+
+    if (type->len < grpc.len
+        || ngx_strncasecmp(type->data, grpc.data, grpc.len) != 0)
+    {
+        return 0;
+    }
+
+    status = ngx_http_idempotency_probe_field(&r->headers_out.headers, &name);
+
+    if (status == NULL) {
+        status = ngx_http_idempotency_probe_field(&r->headers_out.trailers,
+                                                  &name);
+    }
+
+    return status == NULL || status->len != 1 || status->data[0] != '0';
+}
+
+
+static ngx_str_t *
+ngx_http_idempotency_probe_field(ngx_list_t *list, ngx_str_t *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    for (part = &list->part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (h[i].hash
+                && ngx_http_idempotency_header_is(&h[i].key, name))
+            {
+                return &h[i].value;
+            }
+        }
+    }
+
+    return NULL;
 }
 
 
@@ -156,7 +271,7 @@ ngx_http_idempotency_probe_answer(ngx_http_idempotency_ctx_t *ctx,
 {
     op->executed = 1;
 
-    ngx_http_idempotency_answer_give(ctx->probe, ctx, op);
+    ngx_http_idempotency_answer_give(ctx->probe.request, ctx, op);
 }
 
 
@@ -183,7 +298,7 @@ ngx_http_idempotency_probe_find(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r->main, ngx_http_idempotency_module);
 
-    return ctx && ctx->probe == r ? ctx : NULL;
+    return ctx && ctx->probe.request == r ? ctx : NULL;
 }
 
 
@@ -194,6 +309,14 @@ ngx_http_idempotency_probe_header(ngx_http_request_t *r,
     /* an error after a header that was held brings a second header */
 
     ngx_http_idempotency_answer_reset(ctx);
+
+    ctx->probe.said = (ctx->probe.handlers == 1
+                       && !ctx->probe.error
+                       && ngx_http_idempotency_upstream_speaks(r));
+
+    /* a probe's status is its verdict: this word is for the operation */
+
+    (void) ngx_http_idempotency_answer_strip(r);
 
     ctx->keep = ngx_http_idempotency_answer_storable(r, ctx);
 

@@ -20,8 +20,8 @@ ngx_int_t ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * What the upstream has said.  NGX_AGAIN: nothing yet.  NGX_OK: "verdict" is
- * set.
+ * What the probe location's own upstream has said, if the answer is its own
+ * and whole.  NGX_AGAIN: nothing yet.  NGX_OK: "verdict" is set.
  */
 ngx_int_t ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e *verdict);
@@ -32,6 +32,12 @@ void ngx_http_idempotency_probe_answer(ngx_http_idempotency_ctx_t *ctx,
 
 /* It has told nothing: the next duplicate may ask at once. */
 void ngx_http_idempotency_probe_end(ngx_http_idempotency_ctx_t *ctx);
+
+/*
+ * For the precontent phase of any subrequest: if it is a probe's, puts our
+ * handler before its content handler.  Again after each internal redirect.
+ */
+void ngx_http_idempotency_probe_wrap(ngx_http_request_t *r);
 
 /* For the filters: is this the subrequest of a probe? */
 ngx_http_idempotency_ctx_t *ngx_http_idempotency_probe_find(

@@ -30,7 +30,7 @@ static ngx_uint_t ngx_http_idempotency_upstream_tries(ngx_http_request_t *r,
 
 /* modules whose location configuration begins with ngx_http_upstream_conf_t */
 
-static char  *ngx_http_idempotency_upstream_modules[] = {
+char  *ngx_http_idempotency_upstream_modules[] = {
     "ngx_http_proxy_module",
     "ngx_http_fastcgi_module",
     "ngx_http_uwsgi_module",
@@ -496,14 +496,6 @@ ngx_uint_t
 ngx_http_idempotency_upstream_asked(ngx_http_request_t *r)
 {
     return r->upstream != NULL;
-}
-
-
-ngx_uint_t
-ngx_http_idempotency_upstream_said(ngx_http_request_t *r)
-{
-    return r->upstream
-           && r->upstream->headers_in.status_n == r->headers_out.status;
 }
 
 

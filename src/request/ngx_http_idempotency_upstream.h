@@ -11,6 +11,10 @@
 #include "ngx_http_idempotency_policy.h"
 
 
+/* as many as ngx_http_idempotency_upstream_modules names before its NULL */
+#define NGX_HTTP_IDEMPOTENCY_UPSTREAMS  5
+
+
 /*
  * Refuses at configuration what would send a request twice.  Returns
  * NGX_CONF_OK, or NGX_CONF_ERROR after having logged why.
@@ -56,14 +60,14 @@ ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
 /* An upstream was asked, or would have been. */
 ngx_uint_t ngx_http_idempotency_upstream_asked(ngx_http_request_t *r);
 
-/* The status is the one that an upstream has sent. */
-ngx_uint_t ngx_http_idempotency_upstream_said(ngx_http_request_t *r);
-
 /* The upstream is still at work for this request. */
 ngx_uint_t ngx_http_idempotency_upstream_alive(ngx_http_request_t *r);
 
 /* The answer is over because its connection was closed, and had no length. */
 ngx_uint_t ngx_http_idempotency_upstream_by_close(ngx_http_request_t *r);
+
+
+extern char  *ngx_http_idempotency_upstream_modules[];
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_ */

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""A probe believes the probe location's own upstream, and nobody else.
+
+What an error page, the target of an X-Accel-Redirect, another upstream or a
+cache answers leaves the record unknown.
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import (Gateway, Ledger, executed,  # noqa: E402
+                     finish, free_port, ok, replays, same)
+
+up, query, other = Ledger(), Ledger(), Ledger()
+PORTS = dict(query=query.port, other=other.port, dead=free_port())
+
+# locations of probes: their verdict does not count
+VOID = {
+    # the page of server{}
+    'down': 'proxy_pass http://127.0.0.1:%(dead)d;',
+    'own-page': '''error_page 502 = @backup;
+                   proxy_pass http://127.0.0.1:%(dead)d;''',
+    'recursive': '''recursive_error_pages on; error_page 502 = @backup;
+                    proxy_pass http://127.0.0.1:%(dead)d;''',
+    'page-200': '''error_page 502 =200 /page;
+                   proxy_pass http://127.0.0.1:%(dead)d;''',
+    'page-404': '''error_page 502 =404 /page;
+                   proxy_pass http://127.0.0.1:%(dead)d;''',
+    'page-uri': '''recursive_error_pages on; error_page 502 = /page;
+                   proxy_pass http://127.0.0.1:%(dead)d;''',
+    'file': '''error_page 502 = /page.html;
+               proxy_pass http://127.0.0.1:%(dead)d;''',
+    'returned': '''error_page 502 = @returned;
+                   proxy_pass http://127.0.0.1:%(dead)d;''',
+    'limited': '''limit_req zone=never; error_page 503 = @backup;
+                  proxy_pass http://127.0.0.1:%(query)d;''',
+    'limited-recursive': '''limit_req zone=never; error_page 503 = @backup;
+                            recursive_error_pages on;
+                            proxy_pass http://127.0.0.1:%(query)d;''',
+    'return': '''error_page 418 = @backup; return 418;''',
+    'return-recursive': '''recursive_error_pages on;
+                           error_page 418 = @backup; return 418;''',
+    'no-file': '''recursive_error_pages on; error_page 404 = @backup;
+                  root html;''',
+    'try-code': '''recursive_error_pages on; error_page 404 = @backup;
+                   try_files /nothing =404;''',
+    'intercepted': '''proxy_intercept_errors on; error_page 500 = @backup;
+                      proxy_pass http://127.0.0.1:%(query)d/status/500;''',
+    'intercepted-404': '''proxy_intercept_errors on;
+                          error_page 404 = @backup;
+                          proxy_pass http://127.0.0.1:%(query)d/status/404;''',
+    'accel': '''proxy_pass
+        http://127.0.0.1:%(query)d/ok?h=X-Accel-Redirect:/page;''',
+    'accel-named': '''proxy_pass
+        http://127.0.0.1:%(query)d/ok?h=X-Accel-Redirect:@backup;''',
+    'accel-file': '''proxy_pass
+        http://127.0.0.1:%(query)d/status/200?h=X-Accel-Redirect:/page.html;
+        ''',
+    # its own upstream, and not all of it
+    'cut': 'proxy_pass http://127.0.0.1:%(query)d/cut/10;',
+    'cut-chunked': 'proxy_pass http://127.0.0.1:%(query)d/cutchunked/10;',
+    'cut-reset': 'proxy_pass http://127.0.0.1:%(query)d/cutreset/10;',
+    'cut-header': 'proxy_pass http://127.0.0.1:%(query)d/head/40;',
+    'cut-unbuffered': '''proxy_buffering off;
+                         proxy_pass http://127.0.0.1:%(query)d/cut/10;''',
+    'after-accel': '''error_page 502 = @backup;
+        proxy_pass http://127.0.0.1:%(query)d/ok?h=X-Accel-Redirect:/down;
+        ''',
+}
+
+# and these do: what comes before the first content handler is no answer
+VALID = {
+    'plain': 'proxy_pass http://127.0.0.1:%(other)d$http_x_other;',
+    'tried': 'try_files /nothing @backup;',
+    'tried-own': '''root .; try_files /page.html @returned;
+                    proxy_pass http://127.0.0.1:%(other)d$http_x_other;''',
+    'rewritten': 'rewrite ^ /page last;',
+    'next': 'proxy_pass http://several$http_x_other;',
+    'not-intercepted': '''proxy_intercept_errors on;
+        proxy_pass http://127.0.0.1:%(other)d$http_x_other;''',
+    'unbuffered': '''proxy_buffering off;
+        proxy_pass http://127.0.0.1:%(other)d$http_x_other;''',
+    'filtered': '''gzip on; gzip_min_length 1; gzip_types *;
+                   add_header X-Added 1 always;
+                   proxy_pass http://127.0.0.1:%(other)d$http_x_other;''',
+}
+
+CACHE = '''
+    proxy_cache probes;
+    proxy_cache_key $uri;
+    proxy_cache_valid any 1h;
+    proxy_cache_lock on;
+    proxy_pass http://127.0.0.1:%(query)d$http_x_probe;
+'''
+
+PROTECTED = '''
+    location /%(name)s/ {
+        idempotency main;
+        idempotency_unknown probe=/probe/%(name)s;
+        proxy_pass http://up;
+    }
+    location = /probe/%(name)s { %(text)s }
+'''
+
+gw = Gateway(up, http='''
+    upstream several {
+        server 127.0.0.1:%(dead)d; server 127.0.0.1:%(other)d;
+    }
+    proxy_cache_path cache keys_zone=probes:1m;
+    limit_req_zone $server_port zone=never:64k rate=1r/m;
+''' % PORTS, server='error_page 502 503 504 = @backup;', locations='''
+    location @backup { proxy_pass http://127.0.0.1:%(other)d$http_x_other; }
+    location = /page { proxy_pass http://127.0.0.1:%(other)d$http_x_other; }
+    location = /down { proxy_pass http://127.0.0.1:%(dead)d; }
+    location = /page.html { root .; }
+    location @returned { return 404; }
+''' % PORTS + ''.join(
+    PROTECTED % dict(name=name, text=text % PORTS) for name, text in [
+        *VOID.items(), *VALID.items(),
+        ('own', 'proxy_pass http://127.0.0.1:%(query)d$http_x_probe;'),
+        ('cached', CACHE), ('cached-2', CACHE), ('shared', CACHE),
+        ('shared-2', CACHE),
+        ('stale', CACHE.replace('1h', '1s')
+         + 'proxy_cache_use_stale error timeout http_500 updating;')]))
+
+with open(gw.root + '/page.html', 'w') as f:
+    f.write('page')
+
+
+def lost(path, key, **args):
+    """a request whose outcome is unknown"""
+    a = gw.post(path, key, **args)
+    if a.status != 502 or gw.state(key, path) != 'unknown':
+        ok(False, 'could not lose ' + path, a)
+
+
+def ask(path, key, probe='/ok', elsewhere='/ok', **args):
+    return gw.post(path, key, headers=[('X-Probe', probe),
+                                       ('X-Other', elsewhere)], **args)
+
+
+def test_void():
+    gw.post('/probe/limited', None, None, 'GET')
+    for name in VOID:
+        path = '/%s/flaky' % name
+        for says in ('/status/404', '/status/200', '/ok', '/status/202'):
+            key = name + says
+            lost(path, key)
+            a = ask(path, key, elsewhere=says)
+            same((a.status, a.code), (409, 'outcome_unknown'),
+                 '%s, where another one says %s: nothing is told'
+                 % (name, says))
+            same(gw.state(key, path), 'unknown', name + ': still unknown')
+            executed(up, key, 1, name)
+            same(len([e for e in other.of(key) if e[2] != 'GET']), 0,
+                 name + ': nobody else has executed it')
+
+
+def test_valid():
+    for name in VALID:
+        path = '/%s/flaky' % name
+        lost(path, name)
+        a = ask(path, name)
+        same((a.status, a.replayed, a.body[:6]), (201, True, b'effect'),
+             name + ': its 201 is the answer')
+        replays(gw, path, name, a, name)
+        executed(up, name, 1, name)
+
+        key = name + '-never'
+        lost(path, key)
+        a = ask(path, key, elsewhere='/status/404')
+        same((a.status, a.replayed), (201, False),
+             name + ': its 404 lets it run')
+        executed(up, key, 2, name)
+
+
+def test_word():
+    """X-Accel-Idempotency of a probe's answer means nothing"""
+    path = '/own/flaky'
+    for word in ('final', 'release', 'unknown', 'final%3Bttl=1', 'nonsense'):
+        key = 'word-' + word[:9]
+        lost(path, key)
+        a = ask(path, key, '/ok?h=X-Accel-Idempotency:' + word)
+        same((a.status, a.replayed, a.get('x-accel-idempotency')),
+             (201, True, None), 'a probe with the word %s: not forwarded'
+             % word)
+        b = replays(gw, path, key, a, 'a probe with the word ' + word)
+        same(b.get('x-accel-idempotency'), None, 'and not stored')
+        executed(up, key, 1, word)
+    time.sleep(1.2)
+    same(gw.state('word-final%3Bt', path), 'done', 'its ttl does not count')
+    key = 'word-404'
+    lost(path, key)
+    a = ask(path, key, '/status/404?h=X-Accel-Idempotency:final')
+    same((a.status, a.replayed), (201, False), 'final, 404: it runs')
+
+
+def get(path, probe):
+    return gw.post(path, None, None, 'GET', headers=[('X-Probe', probe)])
+
+
+def test_cache():
+    # of another client's probe
+    path = '/cached/flaky'
+    lost(path, 'c-1')
+    a = ask(path, 'c-1', '/status/404')
+    same((a.status, a.replayed), (201, False), 'a 404 that could be cached')
+    lost(path, 'c-2')
+    a = ask(path, 'c-2', '/ok')
+    same((a.status, a.replayed), (201, True),
+         'the next probe asks the upstream')
+    executed(up, 'c-2', 1, 'after another one\'s 404')
+
+    path = '/cached-2/flaky'
+    bodies = []
+    for key in ('c-3', 'c-4'):
+        lost(path, key)
+        a = ask(path, key, '/ok')
+        same((a.status, a.replayed), (201, True), 'a 201 of ' + key)
+        bodies.append(a.body)
+        executed(query, key, 1, 'the probe')
+    ok(bodies[0] != bodies[1], 'nobody gets another one\'s answer', bodies)
+
+    # of what is not a probe
+    path = '/shared/flaky'
+    same([get('/probe/shared', '/status/404').status,
+          get('/probe/shared', '/ok').status], [404, 404],
+         'the cache has a 404')
+    lost(path, 'c-5')
+    a = ask(path, 'c-5', '/ok')
+    same((a.status, a.replayed), (201, True), 'a probe does not ask it')
+    executed(up, 'c-5', 1, 'with a cached 404')
+    same(get('/probe/shared', '/ok').status, 404, 'which is still there')
+
+    path = '/shared-2/flaky'
+    lost(path, 'c-6')
+    a = ask(path, 'c-6', '/ok')
+    same((a.status, a.replayed), (201, True), 'a probe')
+    same(get('/probe/shared-2', '/status/410').status, 410,
+         'its answer is not cached')
+    same(get('/probe/shared-2', '/ok').status, 410, 'that of others is')
+
+    path = '/stale/flaky'
+    for n, probe in enumerate(('/reset', '/status/500')):
+        key = 'c-stale-%d' % n
+        lost(path, key)
+        get('/probe/stale', '/status/404')
+        time.sleep(2.1)
+        a = ask(path, key, probe)
+        same((a.status, a.code), (409, 'outcome_unknown'),
+             'a stale 404 tells nothing')
+        executed(up, key, 1, 'a stale 404')
+
+
+test_void()
+test_valid()
+test_word()
+test_cache()
+gw.stop()
+finish()
