@@ -10,6 +10,7 @@
 #include "ngx_http_idempotency_lookup.h"
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_capture.h"
+#include "ngx_http_idempotency_probe_request.h"
 #include "ngx_http_idempotency_stats.h"
 #include "ngx_http_idempotency_token.h"
 #include "ngx_http_idempotency_variables.h"
@@ -367,6 +368,10 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 
     if (imcf->stores.nelts == 0) {
         return NGX_OK;
+    }
+
+    if (ngx_http_idempotency_probe_request_init(cf) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     ngx_http_idempotency_capture_init();

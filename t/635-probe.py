@@ -2,7 +2,10 @@
 """A probe believes the probe location's own upstream, and nobody else.
 
 What an error page, the target of an X-Accel-Redirect, another upstream or a
-cache answers leaves the record unknown.
+cache answers leaves the record unknown.  The probe is a GET that names the
+probe's URI in every variable; it does not carry what belongs to the body or
+to the conditions of the operation, and what it sets is not seen by the main
+request.
 """
 
 import os
@@ -10,8 +13,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import (Gateway, Ledger, executed,  # noqa: E402
+from gateway import (Answer, Client, Gateway, Ledger, executed,  # noqa: E402
                      finish, free_port, ok, replays, same)
+from h2 import H2  # noqa: E402
 
 up, query, other = Ledger(), Ledger(), Ledger()
 PORTS = dict(query=query.port, other=other.port, dead=free_port())
@@ -116,6 +120,40 @@ gw = Gateway(up, http='''
     location = /down { proxy_pass http://127.0.0.1:%(dead)d; }
     location = /page.html { root .; }
     location @returned { return 404; }
+    location = /auth {
+        internal;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_pass http://127.0.0.1:%(other)d/status/200?h=X-User:me;
+    }
+    location /vars/ {
+        set $before "$request_method $request_uri $request $content_type
+                     $content_length $http_if_match $http_content_type";
+        set $given yes;
+        set $both main;
+        auth_request /auth;
+        auth_request_set $user $upstream_http_x_user;
+        idempotency main;
+        idempotency_unknown probe=/probe/vars%%20x?a=b%%20c;
+        add_header X-After "$both $request_method $request_uri" always;
+        add_header X-Id $request_id always;
+        proxy_set_header X-Before $before;
+        proxy_pass http://up;
+    }
+    location = "/probe/vars x" {
+        internal;
+        set $both probe;
+        proxy_set_header X-Vars "$given $both $user $idempotency_key";
+        proxy_set_header X-Method "$request_method";
+        proxy_set_header X-Id $request_id;
+        proxy_set_header X-Request "$request";
+        proxy_set_header X-Uri "$request_uri $uri $args";
+        proxy_set_header X-Type "$content_type$http_content_type";
+        proxy_set_header X-Length "$content_length$http_content_length";
+        proxy_set_header X-Text "$request_body$request_body_file";
+        proxy_set_header X-Match "$http_if_match$http_range";
+        proxy_pass http://127.0.0.1:%(query)d/ok;
+    }
 ''' % PORTS + ''.join(
     PROTECTED % dict(name=name, text=text % PORTS) for name, text in [
         *VOID.items(), *VALID.items(),
@@ -254,9 +292,98 @@ def test_cache():
         executed(up, key, 1, 'a stale 404')
 
 
+def test_variables():
+    path = '/vars/flaky?x=y'
+    key = 'vars'
+    headers = [('Content-Type', 'text/odd'), ('X-Other', '/ok'),
+               ('X-Twice', '1'), ('Authorization', 'Bearer b'),
+               ('X-Twice', '2'), ('Content-Encoding', 'identity'),
+               ('If-Match', '"e"'), ('If-None-Match', '"n"'),
+               ('If-Modified-Since', 'Thu, 01 Jan 1970 00:00:01 GMT'),
+               ('If-Unmodified-Since', 'Thu, 01 Jan 2037 00:00:01 GMT'),
+               ('Range', 'bytes=0-1'), ('If-Range', '"e"'),
+               ('Expect', '100-continue'), ('Content-MD5', 'x'),
+               ('Upgrade', 'echo'), ('X-Last', 'z'), ('Digest', 'd')]
+
+    def send():
+        a = gw.post(path, key, headers=headers)
+        return Answer(a.raw.replace(b'HTTP/1.1 100 Continue\r\n\r\n', b''))
+
+    a = send()
+    same((a.status, gw.state(key, '/vars/flaky')), (502, 'unknown'), 'lost')
+    a = send()
+    same((a.status, a.replayed), (201, True), 'probed')
+    same(a.get('x-after'), 'main POST ' + path,
+         'the probe changes no variable of the main request')
+    entry = query.of(key)[0]
+    fields = dict(entry[4])
+    same(fields.get('x-vars'), 'yes probe me vars',
+         'variables of the main request are there')
+    same(fields.get('x-method'), 'GET', '$request_method')
+    same(fields.get('x-id'), a.get('x-id'), '$request_id is the same')
+    same(fields.get('x-request'),
+         'GET /probe/vars%20x?a=b%20c HTTP/1.1', '$request')
+    same(fields.get('x-uri'),
+         '/probe/vars%20x?a=b%20c /probe/vars x a=b%20c',
+         '$request_uri, $uri, $args')
+    for name in ('x-type', 'x-length', 'x-text', 'x-match', 'content-type',
+                 'content-length', 'content-encoding', 'content-md5',
+                 'if-match', 'if-none-match', 'if-modified-since',
+                 'if-unmodified-since', 'range', 'if-range', 'expect',
+                 'upgrade', 'digest', 'transfer-encoding'):
+        same(fields.get(name), None, 'a probe has no ' + name)
+    same((entry[2], entry[5]), ('GET', b''), 'a GET without a body')
+    same([v for n, v in entry[4] if n == 'x-twice'], ['1', '2'],
+         'two lines are two')
+    same((fields.get('authorization'), fields.get('x-last'),
+          fields.get('idempotency-key')), ('Bearer b', 'z', key),
+         'what says who asks is there')
+    replays(gw, path, key, a, 'vars', headers=[('Content-Type', 'text/odd'),
+                                               ('X-Other', '/ok')])
+
+
+def test_chunked():
+    path = '/own/flaky'
+    key = 'chunked'
+    for want in (502, 201):
+        c = Client(gw.port, path, key, None, headers=[
+            ('Transfer-Encoding', 'chunked'), ('X-Probe', '/ok')])
+        c.send(b'1\r\nx\r\n0\r\n\r\n')
+        a = c.read()
+        same(a.status, want, 'a chunked body')
+    entry = query.of(key)[0]
+    same((entry[2], entry[5], dict(entry[4]).get('transfer-encoding')),
+         ('GET', b'', None), 'a probe is not chunked')
+    executed(up, key, 1, 'a chunked body')
+
+
+def test_http2():
+    path, key = '/vars/flaky', 'h2'
+    bodies = []
+    for _ in range(3):
+        c = H2(gw.h2)
+        c.request(path, key, headers=[('content-type', 'text/odd'),
+                                      ('x-other', '/ok')])
+        bodies.append(c.data())
+        c.close()
+    same((bodies[1][:6], bodies[2]), (b'effect', bodies[1]),
+         'HTTP/2: probed, and replayed')
+    entry = query.of(key)[0]
+    fields = dict(entry[4])
+    same((entry[2], entry[5], fields.get('content-type')),
+         ('GET', b'', None), 'HTTP/2: a GET without a body')
+    same(fields.get('x-request'),
+         'GET /probe/vars%20x?a=b%20c HTTP/2.0', 'HTTP/2: $request')
+    executed(query, key, 1, 'HTTP/2: the probe')
+    executed(up, key, 1, 'HTTP/2')
+
+
 test_void()
 test_valid()
 test_word()
 test_cache()
+test_variables()
+test_chunked()
+test_http2()
 gw.stop()
 finish()

@@ -3,20 +3,23 @@
 
 One execution, equal answers, trailers included; what breaks off is not kept;
 a client that leaves does not cancel; Range and conditions of a client do not
-make half an answer.
+make half an answer.  The probe locations of docs/directives.md ask by a GET
+that names the probe, with the parameter files that come with nginx.
 """
 
 import os
+import re
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
-                     refused, replays, same, until)
+                     free_port, refused, replays, same, until)
 from backends import Fastcgi, Grpc, Scgi, Uwsgi  # noqa: E402
 from h2 import H2  # noqa: E402
+from pasted import blocks, statements  # noqa: E402
 
-up = Ledger()
+up, query = Ledger(), Ledger()
 servers = {'fastcgi': Fastcgi(), 'uwsgi': Uwsgi(), 'scgi': Scgi()}
 fastcgi_kept = Fastcgi()
 grpc = Grpc()
@@ -25,6 +28,38 @@ PARAMS = '''
     %(p)s_param CONTENT_LENGTH $content_length;
     %(p)s_param REQUEST_METHOD $request_method;
 '''
+
+# the probe locations of the page, each with its own backend; that of gRPC is
+# an nginx that speaks HTTP/2 and hands on what it gets
+
+h2_port = free_port()
+ports = {'http': query.port, 'grpc': h2_port,
+         **{p: s.port for p, s in servers.items()}}
+
+
+def shown():
+    """by the URI of the location"""
+    found = {}
+    for block in blocks('docs/directives.md'):
+        if block.heading == 'idempotency_unknown':
+            for name, text in statements(block.text):
+                if name == 'location':
+                    uri = re.match(r'location = (\S+)', text).group(1)
+                    found[uri] = re.sub(
+                        r'((\w+)_pass\s+(?:\w+://)?)backend',
+                        lambda m: '%s127.0.0.1:%d' % (
+                            m.group(1), ports.get(m.group(2), query.port)),
+                        text)
+    return found
+
+
+PROBES = shown()
+
+# grpc-status in the header, where there is no message, and in the trailers
+GRPC = {'failed': 'add_header grpc-status 12; return 200;',
+        'trailer': 'add_trailer grpc-status 5; return 200 "m";',
+        'none': 'return 200 "m";',
+        'good': 'add_trailer grpc-status 0; return 200 "m";'}
 
 gw = Gateway(up, locations=''.join('''
     location /%(p)s/ {
@@ -51,9 +86,34 @@ gw = Gateway(up, locations=''.join('''
         grpc_pass grpc://127.0.0.1:%d;
     }
     location /nobody/ { idempotency main; grpc_pass grpc://127.0.0.1:1; }
-''' % (PARAMS % dict(p='fastcgi'), grpc.port), http='''
+''' % (PARAMS % dict(p='fastcgi'), grpc.port) + ''.join('''
+    location /probe%(uri)s/ {
+        idempotency main;
+        idempotency_unknown probe=%(uri)s?a=%%20b;
+        # evaluated before the probe is
+        set $before "$request_uri $request_method $content_type $request";
+        proxy_pass http://up;
+    }
+    %(text)s
+''' % dict(uri=uri, text=text) for uri, text in PROBES.items()) + ''.join('''
+    location /g-%(name)s/ {
+        idempotency main;
+        idempotency_unknown probe=/status_%(name)s;
+        proxy_pass http://up;
+    }
+    location = /status_%(name)s { grpc_pass grpc://127.0.0.1:%(port)d; }
+''' % dict(name=name, port=h2_port) for name in GRPC), http='''
     upstream kept { server 127.0.0.1:%d; keepalive 4; }
-''' % fastcgi_kept.port)
+    server {
+        listen 127.0.0.1:%d http2;
+        default_type application/grpc;
+        location / {
+            proxy_pass http://127.0.0.1:%d$http_x_probe$request_uri;
+        }
+        %s
+    }
+''' % (fastcgi_kept.port, h2_port, query.port, ''.join(
+        'location = /status_%s { %s }' % item for item in GRPC.items())))
 
 
 def do(what, *more):
@@ -176,10 +236,111 @@ def test_grpc():
          ('none', 'same-key'), 'grpc: released')
 
 
+BODY = [('Content-Type', 'text/odd'), ('Content-Language', 'de'),
+        ('If-Match', '"e"'), ('Range', 'bytes=0-1')]
+
+
+def lost(path, key, headers=()):
+    a = gw.post(path, key, headers=[*headers, *BODY])
+    if a.status != 502 or gw.state(key, path) != 'unknown':
+        ok(False, 'could not lose ' + path, a)
+
+
+def test_probe(name, server):
+    uri = '/status_' + name
+    path = '/probe%s/flaky' % uri
+    key = name + '-probe'
+    lost(path, key)
+    a = gw.post(path, key, headers=do('ok', *BODY))
+    same((a.status, a.replayed, a.body[:6]), (201, True, b'effect'),
+         '%s: a probe' % name)
+    replays(gw, path, key, a, '%s: a probe' % name)
+    executed(up, key, 1, '%s: a probe' % name)
+    params = server.requests[-1]
+    same({n: params.get(n) for n in (
+        'REQUEST_METHOD', 'REQUEST_URI', 'QUERY_STRING',
+        'HTTP_IDEMPOTENCY_KEY')},
+        {'REQUEST_METHOD': 'GET', 'REQUEST_URI': uri + '?a=%20b',
+         'QUERY_STRING': 'a=%20b', 'HTTP_IDEMPOTENCY_KEY': key},
+        '%s: a GET that names the probe' % name)
+    same(params.get('DOCUMENT_URI', params.get('PATH_INFO')), uri,
+         '%s: also as its path' % name)
+    same([n for n in ('CONTENT_TYPE', 'HTTP_CONTENT_TYPE',
+                      'HTTP_CONTENT_LENGTH', 'HTTP_CONTENT_LANGUAGE',
+                      'HTTP_IF_MATCH', 'HTTP_RANGE') if params.get(n)], [],
+         '%s: nothing of the operation\'s body' % name)
+    ok(params.get('CONTENT_LENGTH') in ('', '0', None),
+       '%s: no length' % name, params.get('CONTENT_LENGTH'))
+    ok(len(params['IDEMPOTENCY_KEY']) == 64
+       and int(params['IDEMPOTENCY_FENCE']) > 0,
+       '%s: with its parameters' % name, params)
+    same(server.count(key), 0, '%s: a probe executes nothing' % name)
+
+    lost(path, key + '-404')
+    a = gw.post(path, key + '-404', headers=do('missing', *BODY))
+    same((a.status, a.replayed), (201, False), '%s: 404, it runs' % name)
+    executed(up, key + '-404', 2, '%s: 404' % name)
+
+    for word in ('cut', 'head', 'reset'):
+        lost(path, key + word)
+        refused(gw, path, key + word, 'outcome_unknown',
+                '%s: a probe that ends by %s' % (name, word),
+                headers=do(word, *BODY))
+        executed(up, key + word, 1, '%s: %s' % (name, word))
+
+
+def test_probe_http(uri):
+    """proxy_pass and grpc_pass, of which the ledger sees what arrives"""
+    path = '/probe%s/flaky' % uri
+    lost(path, uri)
+    a = gw.post(path, uri, headers=BODY)
+    same((a.status, a.replayed), (201, True), uri + ': a probe')
+    executed(up, uri, 1, uri + ': a probe')
+    entry = query.entries[-1]
+    fields = dict(entry[4])
+    same((entry[2], entry[5]), ('GET', b''), uri + ': a GET without a body')
+    same([n for n in ('content-type', 'content-length', 'content-language',
+                      'if-match', 'range') if n in fields], [],
+         uri + ': nothing of the operation\'s body')
+    ok(int(fields['idempotency-fence']) > 0, uri + ': with its fence')
+    if uri == '/status_grpc':
+        same((entry[3], len(entry[1])), (uri + '?a=%20b', 64),
+             uri + ': names the probe and the key')
+        lost(path, uri + '-404')
+        a = gw.post(path, uri + '-404',
+                    headers=[('X-Probe', '/status/404'), *BODY])
+        same((a.status, a.replayed), (201, False), uri + ': 404, it runs')
+    else:
+        ok(re.fullmatch(r'/operations/[0-9a-f]{64}', entry[3]),
+           uri + ': names the key', entry[3])
+        same(entry[1], uri, uri + ': with the headers of the duplicate')
+
+
+def test_probe_grpc_status():
+    for name in GRPC:
+        path, key = '/g-%s/flaky' % name, 'g-' + name
+        lost(path, key)
+        a = gw.post(path, key)
+        if name == 'good':
+            same((a.status, a.replayed), (200, True), 'grpc-status 0')
+        else:
+            same((a.status, a.code), (409, 'outcome_unknown'),
+                 'grpc-status: %s tells nothing' % name)
+        executed(up, key, 1, 'grpc-status: ' + name)
+
+
 for name, server in servers.items():
     test_backend(name, name, server)
     test_backend(name, name + '-unbuffered', server)
 test_backend('fastcgi', 'kept', fastcgi_kept)
 test_grpc()
+same(sorted(PROBES), sorted(['/pay_status', '/status_grpc']
+                            + ['/status_' + name for name in servers]),
+     'the page shows a probe location for each protocol')
+for name, server in servers.items():
+    test_probe(name, server)
+test_probe_http('/pay_status')
+test_probe_http('/status_grpc')
+test_probe_grpc_status()
 gw.stop()
 finish()

@@ -8,6 +8,7 @@
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_probe_request.h"
 #include "ngx_http_idempotency_upstream_probe.h"
 
 
@@ -35,13 +36,13 @@ ngx_int_t
 ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_str_t                    uri, args;
-    ngx_uint_t                   flags;
-    ngx_pool_cleanup_t          *cln;
-    ngx_http_request_t          *sr;
-    ngx_http_request_body_t     *body;
-    ngx_http_posted_request_t   *posted;
-    ngx_http_post_subrequest_t  *ps;
+    ngx_str_t                              uri, args;
+    ngx_uint_t                             flags;
+    ngx_pool_cleanup_t                    *cln;
+    ngx_http_request_t                    *sr;
+    ngx_http_posted_request_t             *posted;
+    ngx_http_post_subrequest_t            *ps;
+    ngx_http_idempotency_probe_request_t   pr;
 
     uri = ctx->conf->probe;
     flags = NGX_HTTP_LOG_UNSAFE;
@@ -69,10 +70,12 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
 
     /* a subrequest cannot be taken back: nothing may fail after it */
 
-    body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
     posted = ngx_palloc(r->pool, sizeof(ngx_http_posted_request_t));
 
-    if (body == NULL || posted == NULL) {
+    if (posted == NULL
+        || ngx_http_idempotency_probe_request_prepare(r, &uri, &args, &pr)
+           != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -95,12 +98,7 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
         (void) ngx_http_post_request(sr, posted);
     }
 
-    /* the body is the main request's: it is neither sent nor announced */
-
-    sr->request_body = body;
-    sr->headers_in.content_length = NULL;
-    sr->headers_in.content_length_n = -1;
-    sr->headers_in.chunked = 0;
+    ngx_http_idempotency_probe_request_set(sr, &pr);
 
     sr->headers_out.content_type = ngx_http_idempotency_probe_type;
 

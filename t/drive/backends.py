@@ -1,8 +1,9 @@
 """Small servers of other protocols, which write down what they execute.
 
 The request header X-Do says what they do: "ok" (201 with a length), "nolength",
-"cut" (a length, and less than that), "reset", "slow".  The gRPC server does
-"ok", "error" (grpc-status 13 in the trailers), "reset" and "slow".
+"cut" (a length, and less than that), "head" (a part of the header), "reset",
+"slow", "missing" (404).  The gRPC server does "ok", "error" (grpc-status 13 in
+the trailers), "reset" and "slow".  A GET is not an execution.
 """
 
 import socket
@@ -23,6 +24,7 @@ def reset(sock):
 class Server:
     def __init__(self):
         self.entries = []         # keys
+        self.requests = []        # parameters, but not for gRPC
         self.lock = threading.Lock()
         self.listener = socket.create_server(('127.0.0.1', 0), backlog=128)
         self.port = self.listener.getsockname()[1]
@@ -61,10 +63,15 @@ class Server:
 
     def answer(self, params, status):
         """the bytes of an answer, or None for a reset"""
-        effect = self.execute(params.get('HTTP_IDEMPOTENCY_KEY'))
+        with self.lock:
+            self.requests.append(params)
+            effect = len(self.entries)
+        if params.get('REQUEST_METHOD') != 'GET':
+            effect = self.execute(params.get('HTTP_IDEMPOTENCY_KEY'))
         do = params.get('HTTP_X_DO', 'ok')
         body = b'effect %06d\n' % effect
-        head = (status % '201 Created' + 'Content-Type: text/plain\r\n'
+        head = (status % ('404 Not Found' if do == 'missing' else
+                          '201 Created') + 'Content-Type: text/plain\r\n'
                 'X-Effect: %d\r\n' % effect).encode()
         if do == 'slow':
             time.sleep(0.4)
@@ -72,6 +79,8 @@ class Server:
             return None
         if do == 'cut':
             return head + b'Content-Length: 1000\r\n\r\n' + body
+        if do == 'head':
+            return head[:30]
         if do == 'nolength':
             return head + b'\r\n' + body
         return head + b'Content-Length: %d\r\n\r\n' % len(body) + body
@@ -145,7 +154,7 @@ class Fastcgi(Server):
             return False
         for i in range(0, len(data), 40):
             self.record(sock, 6, data[i:i + 40])
-        if params.get('HTTP_X_DO') == 'cut':
+        if params.get('HTTP_X_DO') in ('cut', 'head'):
             return False
         self.record(sock, 6, b'')
         self.record(sock, 3, struct.pack('>IB3x', 0, 0))
