@@ -186,12 +186,16 @@ def test_void():
         for says in ('/status/404', '/status/200', '/ok', '/status/202'):
             key = name + says
             lost(path, key)
+            start = len(gw.log())
             a = ask(path, key, elsewhere=says)
             same((a.status, a.code), (409, 'outcome_unknown'),
                  '%s, where another one says %s: nothing is told'
                  % (name, says))
             same(gw.state(key, path), 'unknown', name + ': still unknown')
             executed(up, key, 1, name)
+            if not name.startswith('cut'):
+                ok('not from the upstream of its location' in
+                   gw.log()[start:], name + ': the log tells why')
             same(len([e for e in other.of(key) if e[2] != 'GET']), 0,
                  name + ': nobody else has executed it')
 

@@ -189,6 +189,7 @@ ngx_int_t
 ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e *verdict)
 {
+    ngx_uint_t           status;
     ngx_http_request_t  *sr;
 
     if (!ctx->probe.done) {
@@ -196,15 +197,28 @@ ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
     }
 
     sr = ctx->probe.request;
+    status = sr->headers_out.status;
 
-    *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
+    *verdict = ngx_http_idempotency_policy_probe(status);
 
-    if (ctx->probe.said
-        && ctx->complete
-        && ngx_http_idempotency_answer_is_whole(sr, ctx)
-        && !ngx_http_idempotency_probe_is_grpc_error(sr))
+    if (*verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN) {
+        return NGX_OK;
+    }
+
+    if (!ctx->probe.said) {
+        ngx_log_error(NGX_LOG_WARN, sr->connection->log, 0,
+                      "idempotency probe of record \"%*xs\" got status %ui "
+                      "not from the upstream of its location but from an "
+                      "error page, a redirect or nginx itself, the outcome "
+                      "stays unknown", (size_t) 8, ctx->digest, status);
+
+        *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
+
+    } else if (!ctx->complete
+               || !ngx_http_idempotency_answer_is_whole(sr, ctx)
+               || ngx_http_idempotency_probe_is_grpc_error(sr))
     {
-        *verdict = ngx_http_idempotency_policy_probe(sr->headers_out.status);
+        *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
     }
 
     return NGX_OK;
