@@ -134,6 +134,7 @@ typedef struct {
     ngx_http_complex_value_t          *key;
     ngx_str_t                          key_header;     /* of "$http_NAME" */
     ngx_http_complex_value_t          *source;
+    size_t                             source_text;    /* its constant part */
     ngx_http_complex_value_t          *scope;
     ngx_uint_t                         methods;
     ngx_flag_t                         required;

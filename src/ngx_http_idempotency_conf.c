@@ -9,6 +9,7 @@
 #include "ngx_idempotency_shm.h"
 
 
+static size_t ngx_http_idempotency_conf_constant(ngx_str_t *value);
 static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
     ngx_conf_t *cf, ngx_str_t *text);
 
@@ -205,6 +206,69 @@ ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
                ilcf->key_header.len);
 
     return NGX_CONF_OK;
+}
+
+
+/*
+ * A value such as "$tenant:$user" is not empty if both of its variables are:
+ * the length of what is not a variable tells the two cases apart.
+ */
+
+char *
+ngx_http_idempotency_conf_source(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    char       *rv;
+    ngx_str_t  *value;
+
+    rv = ngx_http_set_complex_value_slot(cf, cmd, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    value = cf->args->elts;
+
+    if (ilcf->source->lengths) {
+        ilcf->source_text = ngx_http_idempotency_conf_constant(&value[1]);
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* variables are written as ngx_http_script_compile() reads them */
+
+static size_t
+ngx_http_idempotency_conf_constant(ngx_str_t *value)
+{
+    u_char  *p, *last;
+    size_t   len;
+
+    len = 0;
+    p = value->data;
+    last = p + value->len;
+
+    while (p < last) {
+
+        if (*p++ != '$') {
+            len++;
+
+        } else if (*p >= '1' && *p <= '9') {
+            p++;
+
+        } else if (*p == '{') {
+            while (p < last && *p++ != '}') { /* void */ }
+
+        } else {
+            while (p < last && (isalnum(*p) || *p == '_')) {
+                p++;
+            }
+        }
+    }
+
+    return len;
 }
 
 

@@ -44,6 +44,8 @@ char *ngx_http_idempotency_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_idempotency_conf_source(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 char *ngx_http_idempotency_conf_methods(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_idempotency_conf_field(ngx_conf_t *cf, ngx_command_t *cmd,

@@ -79,6 +79,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
      *     conf->source = NULL;
+     *     conf->source_text = 0;
      *     conf->given.scope = NULL;
      *     conf->given.with = NULL;
      *     conf->methods = 0;
@@ -194,6 +195,7 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
 
     if (conf->source == NULL) {
         conf->source = prev->source;
+        conf->source_text = prev->source_text;
     }
 
     if (conf->methods == 0) {

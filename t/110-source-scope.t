@@ -481,3 +481,50 @@ Idempotency-Key: k
 --- response_headers eval
 ["!Idempotent-Replayed", "!Idempotent-Replayed", "Idempotent-Replayed: true"]
 --- executions: - a a
+
+
+
+=== TEST 20: a source of several parts, all of them empty
+--- config
+    location /pay {
+        idempotency main;
+        idempotency_source "$http_tenant:${http_client}/x";
+        proxy_pass http://up;
+    }
+--- request eval
+[("POST /pay\nx") x 5]
+--- more_headers eval
+["Idempotency-Key: k", "Tenant:\nClient:\nIdempotency-Key: k",
+ "Tenant: t\nIdempotency-Key: k", "Client: t\nIdempotency-Key: k",
+ "Tenant: t\nIdempotency-Key: k"]
+--- error_code eval
+[400, 400, 200, 200, 200]
+--- response_body_like eval
+['"code":"source_missing"', '"code":"source_missing"', ('POST /pay') x 3]
+--- executions: - - a b a
+
+
+
+=== TEST 21: a source of several parts, inherited, and in a lookup
+--- config
+    idempotency_source "a $http_tenant b $http_client";
+
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+
+    location /look {
+        idempotency_lookup main;
+        idempotency_scope "POST /pay";
+    }
+--- request eval
+["POST /pay\nx", "POST /pay\nx", "GET /look", "GET /look"]
+--- more_headers eval
+["Idempotency-Key: k", "Tenant: 1\nIdempotency-Key: k",
+ "Idempotency-Key: k", "Tenant: 1\nIdempotency-Key: k"]
+--- error_code eval
+[400, 200, 400, 200]
+--- response_body_like eval
+['"code":"source_missing"', 'POST /pay', '"code":"source_missing"',
+ '"state":"done"']

@@ -213,7 +213,10 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ctx->source.len == 0) {
+    /* no longer than its constant part: all of its variables are empty */
+
+    if (ctx->source.len <= ctx->conf->source_text) {
+        ngx_str_null(&ctx->source);
         return NGX_DECLINED;
     }
 
