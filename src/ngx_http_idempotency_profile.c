@@ -34,7 +34,7 @@ static ngx_int_t ngx_http_idempotency_profile_statuses(ngx_conf_t *cf,
 
 static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
 
-    { "$request_method $uri", "$is_args$args", 1,
+    { "$request_method $idempotency_uri", "$is_args$args", 1,
       { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
       { ngx_string("401"), ngx_string("403"), ngx_string("407"),
         ngx_string("408"), ngx_string("425"), ngx_string("429"),
@@ -42,11 +42,11 @@ static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
 
     /* whatever the upstream has said is said again */
 
-    { "", "$request_method $uri$is_args$args", 0,
+    { "", "$request_method $idempotency_uri$is_args$args", 0,
       { ngx_string("200-599") },
       { ngx_null_string } },
 
-    { "$request_method $uri", "$is_args$args", 1,
+    { "$request_method $idempotency_uri", "$is_args$args", 1,
       { ngx_string("200-499") },
       { ngx_string("401"), ngx_string("403"), ngx_string("407"),
         ngx_string("408"), ngx_string("425"), ngx_string("429"),

@@ -149,7 +149,7 @@ Idempotency-Key: k
 
 
 
-=== TEST 7: a rewritten URI: the scope is what the location sees
+=== TEST 7: a rewritten URI: the scope is the path that was asked for
 --- config
     location /old {
         rewrite ^/old(.*)$ /pay$1 last;
@@ -159,15 +159,26 @@ Idempotency-Key: k
         idempotency main;
         proxy_pass http://up;
     }
+
+    location /former {
+        rewrite ^/former(.*)$ /now$1 last;
+    }
+
+    location /now {
+        idempotency main;
+        idempotency_scope "$request_method $uri";
+        proxy_pass http://up;
+    }
 --- request eval
-["POST /old\nx", "POST /pay\nx"]
+["POST /old\nx", "POST /pay\nx", "POST /former\nx", "POST /now\nx"]
 --- more_headers
 Idempotency-Key: k
 --- error_code eval
-[200, 200]
+[200, 200, 200, 200]
 --- response_headers eval
-["!Idempotent-Replayed", "Idempotent-Replayed: true"]
---- executions: a a
+["!Idempotent-Replayed", "!Idempotent-Replayed",
+ "!Idempotent-Replayed", "Idempotent-Replayed: true"]
+--- executions: a b c c
 
 
 

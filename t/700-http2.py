@@ -62,6 +62,12 @@ gw = Gateway(up, locations='''
         idempotency main;
         proxy_pass http://127.0.0.1:1;
     }
+    location /front/ { try_files /none /front.php; }
+    location = /front.php {
+        idempotency main;
+        add_header X-Uri $idempotency_uri always;
+        proxy_pass http://up/ok;
+    }
 ''')
 
 folder = tempfile.mkdtemp()
@@ -294,6 +300,16 @@ same((answer.status, answer.get('idempotency-retry')), (400, 'new-key'),
 first, again = send('/ok', 'k15', 'k15', method='GET', body=None)
 same((first.get('idempotent-replayed'), again.get('idempotent-replayed')),
      (None, None), 'GET where it is not protected')
+
+# a front controller
+
+answers = [send(path, 'k16')[0] for path in
+           ('/front/r%65fund', '/front/ship?', '/front//refund', '/front/ship')]
+same([(a.get('x-uri'), a.get('idempotent-replayed')) for a in answers],
+     [('/front/refund', None), ('/front/ship', None),
+      ('/front/refund', 'true'), ('/front/ship', 'true')],
+     'the scope is the path that was asked for')
+executed(up, 'k16', 2, 'two paths')
 
 shutil.rmtree(folder, ignore_errors=True)
 gw.stop()
