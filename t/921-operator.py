@@ -20,6 +20,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (REDIS, Gateway, Ledger, executed, finish,  # noqa: E402
                      ok, refused, same, until)
+from h2 import H2  # noqa: E402
 
 up = Ledger()
 
@@ -184,6 +185,51 @@ a = admin('POST', 'large', long * 2, fence=fence, resolve='executed',
           status=200)
 same((a.status, a.code), (413, 'answer_too_large'), 'one that is too large')
 same(look('large').state, 'unknown', 'changes nothing')
+
+# ---- a page of another site makes no changes ----
+
+FOREIGN = [[('Origin', 'https://evil.example')], [('Origin', 'null')],
+           [('Origin', 'http://gateway.evil.example')],
+           [('Origin', 'http://gateway:81')], [('Origin', 'gateway')],
+           [('Origin', 'file://gateway')], [('Origin', '')],
+           [('Origin', 'http://gateway'), ('Origin', 'http://evil.example')],
+           [('Sec-Fetch-Site', 'cross-site')],
+           [('Sec-Fetch-Site', 'same-site')], [('Sec-Fetch-Site', '')],
+           [('Sec-Fetch-Site', 'same-origin'), ('Origin', 'http://evil')],
+           [('Sec-Fetch-Site', 'cross-site'), ('Origin', 'http://gateway')]]
+OWN = [[], [('Origin', 'http://gateway')], [('Origin', 'https://GATEWAY')],
+       [('Sec-Fetch-Site', 'same-origin')], [('Sec-Fetch-Site', 'none')],
+       [('Sec-Fetch-Site', 'same-origin'), ('Origin', 'https://gateway')]]
+
+fence = lost('foreign')
+same([(a.status, a.code, a.raw.get('content-type')) for headers in FOREIGN
+      for a in (admin('POST', 'foreign', b'', fence=fence, headers=headers,
+                      resolve='not-executed'),
+                admin('DELETE', 'foreign', fence=fence, headers=headers))],
+     [(403, 'cross_site', 'application/problem+json')] * 2 * len(FOREIGN),
+     'changes that another site asks for are refused')
+same((look('foreign').state, look('foreign').fence), ('unknown', fence),
+     'and change nothing')
+same([look('foreign', headers=headers).state for headers in FOREIGN],
+     ['unknown'] * len(FOREIGN), 'to look is no change')
+same(admin('DELETE', 'foreign', fence=fence).status, 200, 'nor is it stuck')
+same([admin('POST', 'own%d' % n, b'', fence=lost('own%d' % n),
+            headers=headers, resolve='not-executed').status
+      for n, headers in enumerate(OWN)], [200] * len(OWN),
+     'those of a page of this site are made')
+same([admin('DELETE', 'gone%d' % n, fence=lost('gone%d' % n),
+            headers=headers).status
+      for n, headers in enumerate(OWN)], [200] * len(OWN), 'all of them')
+
+fence = lost('h2')
+h2 = H2(gw.h2)
+bodies = [h2.data(h2.request('/admin?fence=%d&resolve=not-executed' % fence,
+                             'h2', b'', headers=[('client', 'alice'),
+                                                 ('origin', origin)]))
+          for origin in ('http://evil.example', 'http://gateway')]
+h2.close()
+same((b'"code":"cross_site"' in bodies[0], look('h2').status,
+      b'"record":' in bodies[1]), (True, 404, True), 'over HTTP/2')
 
 fence = lost('plain')
 same(admin('POST', 'plain', b'', fence=fence, resolve='executed',

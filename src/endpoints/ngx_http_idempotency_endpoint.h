@@ -30,6 +30,13 @@ void ngx_http_idempotency_endpoint_go(ngx_http_request_t *r, ngx_int_t rc);
 ngx_int_t ngx_http_idempotency_endpoint_method(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *methods);
 
+/*
+ * From a content handler: NGX_OK, or NGX_DONE if a page of another site has
+ * made the request, which is refused then.
+ */
+ngx_int_t ngx_http_idempotency_endpoint_own_site(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
 /* Submits ctx->op and acts at once if that is possible. */
 ngx_int_t ngx_http_idempotency_endpoint_submit(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

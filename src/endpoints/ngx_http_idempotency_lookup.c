@@ -142,6 +142,13 @@ ngx_http_idempotency_lookup_handler(ngx_http_request_t *r)
 
     ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
 
+    if (ilcf->admin
+        && (r->method & (NGX_HTTP_POST|NGX_HTTP_DELETE))
+        && ngx_http_idempotency_endpoint_own_site(r, ctx) != NGX_OK)
+    {
+        return NGX_DONE;
+    }
+
     if (ilcf->admin && r->method == NGX_HTTP_POST) {
         rc = ngx_http_read_client_request_body(r,
                                            ngx_http_idempotency_lookup_body);

@@ -163,7 +163,15 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("Answer is too large to be kept"),
       ngx_string("The answer is larger than idempotency_max_response. Nothing "
                  "was done. Resolve with a smaller one, or without a body and "
-                 "without status=.") }
+                 "without status=.") },
+
+    { ngx_string("403 Forbidden"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("cross_site"), ngx_string("never"), ngx_null_string,
+      ngx_string("Request comes from another site"),
+      ngx_string("Records are not changed on behalf of a page of another "
+                 "site. The header Origin must name the host that the request "
+                 "is sent to, and Sec-Fetch-Site must be same-origin or none, "
+                 "if they are sent. Nothing was done.") }
 };
 
 
