@@ -1,7 +1,7 @@
 """Runs the programs of an example; see the script "start", which calls this.
 
 Its nginx.conf is run as it is, but for the ports if others are given than 8080
-and 9000; its programs "service" and "database", if there is one, are started
+and 9000, and for /etc/nginx/users, which is a file of its own; its programs "service" and "database", if there is one, are started
 with the port and a folder of their own, and again when they die.
 """
 
@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path.insert(0, TOP + '/t/drive')
 sys.dont_write_bytecode = True
-from pasted import frame  # noqa: E402
+from pasted import frame, secrets  # noqa: E402
 
 NGINX = os.environ.get('TEST_NGINX_BINARY', '/usr/sbin/nginx')
 MODULE = os.environ.get('TEST_NGINX_LOAD_MODULES',
@@ -71,7 +71,7 @@ def main(name, port=8080, service=9000):
     shutil.rmtree(root, ignore_errors=True)
     os.makedirs(root + '/logs')
     with open(folder + '/nginx.conf') as f:
-        text = frame(f.read(), root, MODULE, port, service)
+        text = frame(secrets(f.read(), root), root, MODULE, port, service)
     with open(root + '/nginx.conf', 'w') as f:
         f.write(text)
     os.chdir(root)

@@ -380,7 +380,8 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
                       "\"idempotency\" is on in location \"%V\" without "
                       "\"idempotency_source\": name what tells one client "
                       "from another, as in "
-                      "\"idempotency_source $http_authorization;\"",
+                      "\"idempotency_source $remote_user;\" with "
+                      "\"auth_basic\"",
                       &clcf->name);
         return NGX_CONF_ERROR;
     }

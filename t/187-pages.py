@@ -6,6 +6,7 @@ Each block that begins with "http {" is run, with no change but that of the two
 ports; then the gateway does what its page says.
 """
 
+import base64
 import json
 import os
 import sys
@@ -29,7 +30,9 @@ def configurations(page):
 # a request for each, a retry that is not the same bytes, another operation
 JSON = ('Content-Type', 'application/json')
 FORM = ('Content-Type', 'application/x-www-form-urlencoded')
-AUTH = ('Authorization', 'Bearer me')
+BASIC = {user: 'Basic ' + base64.b64encode(
+             (user + ':secret').encode()).decode() for user in ('alice', 'bob')}
+AUTH = ('Authorization', BASIC['alice'])
 
 REQUESTS = {
     'A header of its own': (
@@ -80,16 +83,16 @@ same(sorted(seen), sorted(REQUESTS), 'all of them were there')
 (_, stripe), (_, acp) = configurations('profiles.md')
 
 gw = Page(up, stripe)
-a = gw.send('/v1/charges/ok', 'k', Authorization='me')
-b = gw.send('/v1/charges/ok', 'k', Authorization='me')
-c = gw.send('/v1/charges/ok', 'k', b'y', Authorization='me')
-d = gw.send('/v1/charges/ok', None, Authorization='me')
+a = gw.send('/v1/charges/ok', 'k', Authorization='Bearer me')
+b = gw.send('/v1/charges/ok', 'k', Authorization='Bearer me')
+c = gw.send('/v1/charges/ok', 'k', b'y', Authorization='Bearer me')
+d = gw.send('/v1/charges/ok', None, Authorization='Bearer me')
 same((a.status, b.status, b.replayed, c.status, c.code, d.status),
      (201, 201, True, 400, 'key_reused', 201), 'profiles.md: stripe')
 gw.stop()
 
 gw = Page(up, acp)
-json_type = {'Authorization': 'me', 'Content_Type': 'application/json'}
+json_type = {'Authorization': 'Bearer me', 'Content_Type': 'application/json'}
 a = gw.send('/checkout_sessions/ok', 'k', b'{"a":1,"b":null}', **json_type)
 b = gw.send('/checkout_sessions/ok', 'k', b'{"a":1}', **json_type)
 c = gw.send('/checkout_sessions/ok', None, b'{"a":1}', **json_type)
@@ -103,13 +106,13 @@ gw.stop()
 
 (_, config), = configurations('tokens.md')
 gw = Page(up, config)
-token = gw.send('/token', Authorization='me')
+token = gw.send('/token', Authorization=BASIC['alice'])
 same((token.status, json.loads(token.body).get('expires_in')), (200, 600),
      'tokens.md: a token')
 token = json.loads(token.body)['token']
-a = gw.send('/pay/ok', token, Authorization='you')
-b = gw.send('/pay/ok', token, Authorization='me')
-c = gw.send('/pay/ok', token, Authorization='me')
+a = gw.send('/pay/ok', token, Authorization=BASIC['bob'])
+b = gw.send('/pay/ok', token, Authorization=BASIC['alice'])
+c = gw.send('/pay/ok', token, Authorization=BASIC['alice'])
 same((a.status, a.code, b.status, c.status, c.replayed),
      (403, 'not_issued', 201, 201, True), 'tokens.md: is spent by its own')
 gw.stop()

@@ -4,6 +4,7 @@ and without a key that is executed twice; and the settings of Redis are such
 that it takes.
 """
 
+import base64
 import os
 import signal
 import sys
@@ -35,8 +36,11 @@ BEFORE = '''http {
     server {
         listen 8080;
         location /pay {
+            auth_basic           "payments";
+            auth_basic_user_file /etc/nginx/users;
+
             idempotency        old;
-            idempotency_source $http_authorization;
+            idempotency_source $remote_user;
             proxy_pass http://127.0.0.1:9000;
         }
     }
@@ -66,12 +70,14 @@ class Moving(Page):
                  and not set(self.workers()) & set(before), 20), 'a reload')
 
 
+ALICE = 'Basic ' + base64.b64encode(b'alice:secret').decode()
+
 up = Ledger()
 gw = Moving(up, BEFORE)
 
 
 def pay(key, do='ok', body=b'x'):
-    return gw.send('/pay/' + do, key, body, Authorization='me')
+    return gw.send('/pay/' + do, key, body, Authorization=ALICE)
 
 
 old = pay('old')

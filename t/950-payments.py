@@ -6,6 +6,7 @@ Workers of nginx, the service and backends of PostgreSQL are killed at random
 while clients pay and retry.  KILLS=200 makes it as long as a release needs it.
 """
 
+import base64
 import json
 import os
 import random
@@ -25,9 +26,10 @@ CLIENTS = 8
 print('# KILLS=%d SEED=%d' % (KILLS, SEED))
 random.seed(SEED)
 example = Example('payments')
+ALICE = 'Basic ' + base64.b64encode(b'alice:secret').decode()
 ORDER = b'{"from": "alice", "to": "shop", "amount": 7}'
 
-a, b = [example.post('/pay', 'first', ORDER, Authorization='me')
+a, b = [example.post('/pay', 'first', ORDER, Authorization=ALICE)
         for _ in range(2)]
 same((a.status, a.replayed, b.status, b.body, b.replayed),
      (201, False, 201, a.body, True), 'one payment, and its replay')
@@ -44,7 +46,7 @@ def until_paid(key):
     end = time.time() + 60
     while time.time() < end:
         try:
-            a = example.post('/pay', key, ORDER, Authorization='me')
+            a = example.post('/pay', key, ORDER, Authorization=ALICE)
             what = a.status if a.status == 201 else a.code or a.status
         except OSError:
             what = 'nobody'

@@ -190,9 +190,14 @@ def served(text, root):
 
 
 def secrets(text, root):
-    """The text with its keys in this folder, where they are made."""
+    """The text with its keys and users in this folder, where they are
+    made."""
     for key in set(re.findall(r'/etc/nginx/idempotency/([\w.-]+)', text)):
         with open(os.open('%s/%s' % (root, key), os.O_WRONLY | os.O_CREAT,
                           0o600), 'wb') as f:
             f.write(os.urandom(32))
-    return text.replace('/etc/nginx/idempotency', root)
+    if '/etc/nginx/users' in text:
+        with open(root + '/users', 'w') as f:
+            f.write('alice:{PLAIN}secret\nbob:{PLAIN}secret\n')
+    return text.replace('/etc/nginx/idempotency', root).replace(
+        '/etc/nginx/users', root + '/users')
