@@ -48,7 +48,22 @@ typedef struct {
 } ngx_http_idempotency_statuses_t;
 
 
-/* a location as the counts name it */
+/* where a directive was given; locations that inherit it share this */
+
+typedef struct {
+    ngx_str_t                          file;
+    ngx_uint_t                         line;
+    ngx_str_t                          location;   /* empty: further out */
+    ngx_uint_t                         used;       /* in some location */
+    ngx_http_core_srv_conf_t          *warned;     /* the last one that was */
+} ngx_http_idempotency_place_t;
+
+
+typedef struct ngx_http_idempotency_loc_conf_s
+    ngx_http_idempotency_loc_conf_t;
+
+
+/* a location as the counts name it, and its configuration */
 
 typedef struct {
     ngx_str_t                          server;
@@ -56,6 +71,8 @@ typedef struct {
     ngx_idempotency_store_t           *store;
     ngx_uint_t                         dry_run;
     ngx_http_core_srv_conf_t          *cscf;
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_loc_conf_t   *conf;
 } ngx_http_idempotency_location_t;
 
 
@@ -92,6 +109,9 @@ typedef struct {
 
     ngx_array_t                        locations;  /* that are counted */
     ngx_array_t                        lookups;    /* of operators */
+    ngx_array_t                        admins;     /* the same, all of them */
+    ngx_array_t                        places;     /* of "idempotency" */
+                                           /* ngx_http_idempotency_place_t * */
     ngx_idempotency_counts_t          *counts;     /* NULL: no stats */
     ngx_atomic_t                      *cells;      /* of this worker, or NULL:
                                                       a result of a location */
@@ -121,12 +141,16 @@ typedef struct ngx_http_idempotency_token_s  ngx_http_idempotency_token_t;
 typedef struct ngx_http_idempotency_query_s  ngx_http_idempotency_query_t;
 
 
-typedef struct {
+struct ngx_http_idempotency_loc_conf_s {
     ngx_idempotency_store_t           *store;          /* NULL: off */
+    ngx_http_idempotency_place_t      *place;
     ngx_idempotency_store_t           *endpoint;       /* of a handler here */
+    ngx_http_idempotency_place_t      *endpoint_place;
     ngx_http_handler_pt                act;            /* its store's answer */
     ngx_http_idempotency_token_t      *token;
     ngx_uint_t                         admin;          /* of a lookup */
+    ngx_uint_t                         stats;          /* are the handler */
+    ngx_uint_t                         warned;
     ngx_uint_t                         location;       /* its number */
     ngx_uint_t                         profile;
     ngx_http_idempotency_given_t       given;
@@ -155,6 +179,7 @@ typedef struct {
     ngx_msec_t                         wait;           /* 0: reject */
     ngx_uint_t                         unknown;
     ngx_str_t                          probe;          /* URI */
+    ngx_http_idempotency_place_t      *probe_place;
     ngx_uint_t                         store_error;
     ngx_msec_t                         lease;
     time_t                             ttl;
@@ -172,7 +197,7 @@ typedef struct {
     ngx_idempotency_store_t           *exercise;
     ngx_http_complex_value_t          *failpoint;
 #endif
-} ngx_http_idempotency_loc_conf_t;
+};
 
 
 /* what became of a request, for $idempotency_result */
@@ -398,6 +423,9 @@ extern ngx_module_t  ngx_http_idempotency_module;
  */
 ngx_idempotency_store_t *ngx_http_idempotency_store_get(ngx_conf_t *cf,
     ngx_str_t *name);
+
+/* Where the directive stands that is being read.  NULL when memory is short. */
+ngx_http_idempotency_place_t *ngx_http_idempotency_conf_place(ngx_conf_t *cf);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_H_INCLUDED_ */

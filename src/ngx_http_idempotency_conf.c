@@ -9,7 +9,6 @@
 #include "ngx_idempotency_shm.h"
 
 
-static size_t ngx_http_idempotency_conf_constant(ngx_str_t *value);
 static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
     ngx_conf_t *cf, ngx_str_t *text);
 
@@ -74,6 +73,29 @@ ngx_http_idempotency_store_get(ngx_conf_t *cf, ngx_str_t *name)
 }
 
 
+ngx_http_idempotency_place_t *
+ngx_http_idempotency_conf_place(ngx_conf_t *cf)
+{
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_idempotency_place_t  *place;
+
+    place = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_place_t));
+    if (place == NULL) {
+        return NULL;
+    }
+
+    place->file = cf->conf_file->file.name;
+    place->line = cf->conf_file->line;
+
+    if (cf->cmd_type & NGX_HTTP_LOC_CONF) {
+        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        place->location = clcf->name;
+    }
+
+    return place;
+}
+
+
 char *
 ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
@@ -125,7 +147,9 @@ ngx_http_idempotency_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd,
 {
     ngx_http_idempotency_loc_conf_t *ilcf = conf;
 
-    ngx_str_t  *value;
+    ngx_str_t                          *value;
+    ngx_http_idempotency_place_t      **place;
+    ngx_http_idempotency_main_conf_t   *imcf;
 
     if (ilcf->store != NGX_CONF_UNSET_PTR) {
         return "is duplicate";
@@ -143,132 +167,22 @@ ngx_http_idempotency_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     ilcf->store = ngx_http_idempotency_store_get(cf, &value[1]);
+    ilcf->place = ngx_http_idempotency_conf_place(cf);
 
-    return ilcf->store ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-/*
- * A key that is one header is looked up in the header lines themselves, so
- * that two lines are seen as two, in every version of nginx.
- */
-
-char *
-ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_idempotency_loc_conf_t *ilcf = conf;
-
-    char       *rv;
-    u_char      ch;
-    size_t      i;
-    ngx_str_t  *value;
-
-    rv = ngx_http_set_complex_value_slot(cf, cmd, conf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
+    if (ilcf->store == NULL || ilcf->place == NULL) {
+        return NGX_CONF_ERROR;
     }
 
-    value = cf->args->elts;
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
 
-    if (value[1].len == 0) {
-        return "must not be empty: name a variable, "
-               "such as $http_idempotency_key";
+    place = ngx_array_push(&imcf->places);
+    if (place == NULL) {
+        return NGX_CONF_ERROR;
     }
 
-    if (ilcf->key->lengths == NULL) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "\"idempotency_key\" \"%V\" has no variable, all "
-                           "requests of a source have the same key; a "
-                           "variable begins with \"$\"", &value[1]);
-        return NGX_CONF_OK;
-    }
-
-    if (value[1].len <= sizeof("$http_") - 1
-        || ngx_strncasecmp(value[1].data, (u_char *) "$http_",
-                           sizeof("$http_") - 1) != 0)
-    {
-        return NGX_CONF_OK;
-    }
-
-    for (i = sizeof("$http_") - 1; i < value[1].len; i++) {
-        ch = ngx_tolower(value[1].data[i]);
-
-        if ((ch < 'a' || ch > 'z') && (ch < '0' || ch > '9') && ch != '_') {
-            return NGX_CONF_OK;
-        }
-    }
-
-    ilcf->key_header.len = value[1].len - (sizeof("$http_") - 1);
-    ilcf->key_header.data = value[1].data + sizeof("$http_") - 1;
-
-    ngx_strlow(ilcf->key_header.data, ilcf->key_header.data,
-               ilcf->key_header.len);
+    *place = ilcf->place;
 
     return NGX_CONF_OK;
-}
-
-
-/*
- * A value such as "$tenant:$user" is not empty if both of its variables are:
- * the length of what is not a variable tells the two cases apart.
- */
-
-char *
-ngx_http_idempotency_conf_source(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_idempotency_loc_conf_t *ilcf = conf;
-
-    char       *rv;
-    ngx_str_t  *value;
-
-    rv = ngx_http_set_complex_value_slot(cf, cmd, conf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
-
-    value = cf->args->elts;
-
-    if (ilcf->source->lengths) {
-        ilcf->source_text = ngx_http_idempotency_conf_constant(&value[1]);
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* variables are written as ngx_http_script_compile() reads them */
-
-static size_t
-ngx_http_idempotency_conf_constant(ngx_str_t *value)
-{
-    u_char  *p, *last;
-    size_t   len;
-
-    len = 0;
-    p = value->data;
-    last = p + value->len;
-
-    while (p < last) {
-
-        if (*p++ != '$') {
-            len++;
-
-        } else if (*p >= '1' && *p <= '9') {
-            p++;
-
-        } else if (*p == '{') {
-            while (p < last && *p++ != '}') { /* void */ }
-
-        } else {
-            while (p < last && (isalnum(*p) || *p == '_')) {
-                p++;
-            }
-        }
-    }
-
-    return len;
 }
 
 
@@ -389,7 +303,8 @@ ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
         ilcf->unknown = NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE;
         ilcf->probe.data = value[1].data + 6;
         ilcf->probe.len = value[1].len - 6;
-        return NGX_CONF_OK;
+        ilcf->probe_place = ngx_http_idempotency_conf_place(cf);
+        return ilcf->probe_place ? NGX_CONF_OK : NGX_CONF_ERROR;
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

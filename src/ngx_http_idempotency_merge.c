@@ -22,7 +22,7 @@ static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
 static char *ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static ngx_int_t ngx_http_idempotency_merge_location(ngx_conf_t *cf,
-    ngx_http_idempotency_loc_conf_t *conf);
+    ngx_array_t *locations, ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_size(ngx_conf_t *cf,
@@ -48,6 +48,12 @@ ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
         || ngx_array_init(&imcf->lookups, cf->pool, 1,
                           sizeof(ngx_http_idempotency_location_t))
            != NGX_OK
+        || ngx_array_init(&imcf->admins, cf->pool, 1,
+                          sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK
+        || ngx_array_init(&imcf->places, cf->pool, 4,
+                          sizeof(ngx_http_idempotency_place_t *))
+           != NGX_OK
         || ngx_array_init(&imcf->fields, cf->pool, 4,
                           sizeof(ngx_http_idempotency_field_t *))
            != NGX_OK)
@@ -72,10 +78,14 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     /*
      * set by ngx_pcalloc():
      *
+     *     conf->place = NULL;
      *     conf->endpoint = NULL;
+     *     conf->endpoint_place = NULL;
      *     conf->act = NULL;
      *     conf->token = NULL;
      *     conf->admin = 0;
+     *     conf->stats = 0;
+     *     conf->warned = 0;
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
      *     conf->source = NULL;
@@ -87,6 +97,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->include = NULL;
      *     conf->exclude = NULL;
      *     conf->probe = { 0, NULL };
+     *     conf->probe_place = NULL;
      *     conf->describedby = { 0, NULL };
      */
 
@@ -122,7 +133,12 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_idempotency_loc_conf_t *prev = parent;
     ngx_http_idempotency_loc_conf_t *conf = child;
 
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    if (conf->store == NGX_CONF_UNSET_PTR) {
+        conf->place = prev->place;
+    }
 
     ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
     ngx_conf_merge_ptr_value(conf->secrets, prev->secrets, NULL);
@@ -144,6 +160,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 #endif
 
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (clcf->noname && conf->endpoint == NULL) {
@@ -158,6 +175,15 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (conf->endpoint) {
         conf->dry_run = 0;
+
+        if (conf->admin
+            && !clcf->noname
+            && ngx_http_idempotency_merge_location(cf, &imcf->admins, conf)
+               != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
         return ngx_http_idempotency_check_endpoint(cf, conf);
     }
 
@@ -165,7 +191,13 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_OK;
     }
 
-    if (ngx_http_idempotency_merge_location(cf, conf) != NGX_OK) {
+    /* the number under which its results are counted */
+
+    conf->location = imcf->locations.nelts;
+
+    if (ngx_http_idempotency_merge_location(cf, &imcf->locations, conf)
+        != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
@@ -268,6 +300,7 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     if (conf->unknown == NGX_CONF_UNSET_UINT) {
         conf->unknown = prev->unknown;
         conf->probe = prev->probe;
+        conf->probe_place = prev->probe_place;
     }
 
     ngx_conf_init_uint_value(conf->unknown,
@@ -302,24 +335,18 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
 }
 
 
-/* gives it the number under which its results are counted */
-
 static ngx_int_t
-ngx_http_idempotency_merge_location(ngx_conf_t *cf,
+ngx_http_idempotency_merge_location(ngx_conf_t *cf, ngx_array_t *locations,
     ngx_http_idempotency_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t          *clcf;
-    ngx_http_core_srv_conf_t          *cscf;
-    ngx_http_idempotency_location_t   *location;
-    ngx_http_idempotency_main_conf_t  *imcf;
+    ngx_http_core_loc_conf_t         *clcf;
+    ngx_http_core_srv_conf_t         *cscf;
+    ngx_http_idempotency_location_t  *location;
 
-    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    conf->location = imcf->locations.nelts;
-
-    location = ngx_array_push(&imcf->locations);
+    location = ngx_array_push(locations);
     if (location == NULL) {
         return NGX_ERROR;
     }
@@ -329,6 +356,8 @@ ngx_http_idempotency_merge_location(ngx_conf_t *cf,
     location->store = conf->store;
     location->dry_run = conf->dry_run;
     location->cscf = cscf;
+    location->clcf = clcf;
+    location->conf = conf;
 
     return NGX_OK;
 }

@@ -14,6 +14,7 @@
 #include "ngx_http_idempotency_stats.h"
 #include "ngx_http_idempotency_token.h"
 #include "ngx_http_idempotency_variables.h"
+#include "ngx_http_idempotency_warn.h"
 #include "ngx_idempotency_redis.h"
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
@@ -361,6 +362,8 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
                                            clcf->resolver_timeout);
         }
     }
+
+    ngx_http_idempotency_warn(cf, imcf);
 
     if (ngx_http_idempotency_stats_init(cf, imcf) != NGX_OK) {
         return NGX_ERROR;

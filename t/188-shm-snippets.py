@@ -84,7 +84,7 @@ def load(text):
         done = subprocess.run([NGINX, '-t', '-q', '-p', root, '-c',
                                root + '/nginx.conf'], capture_output=True,
                               text=True)
-        return '' if done.returncode == 0 else done.stderr or 'failed'
+        return done.stderr or 'failed' * (done.returncode != 0)
 
 
 def check(block):
@@ -99,7 +99,7 @@ pool = concurrent.futures.ThreadPoolExecutor(2)
 wrong = [(b.name, error) for b, error in
          zip(of['nginx'], pool.map(check, of['nginx'])) if error]
 ok(len(of['nginx']) > 50, 'there are configurations', len(of['nginx']))
-ok(not wrong, 'each of them loads', '\n'.join('%s: %s' % w for w in wrong))
+ok(not wrong, 'each of them loads, without a warning', '\n'.join('%s: %s' % w for w in wrong))
 ok('unknown directive' in load('idempotency_nonsense on;'),
    'a directive that does not exist would be found')
 

@@ -29,7 +29,9 @@ ngx_http_idempotency_endpoint(ngx_conf_t *cf,
     }
 
     ilcf->endpoint = ngx_http_idempotency_store_get(cf, store);
-    if (ilcf->endpoint == NULL) {
+    ilcf->endpoint_place = ngx_http_idempotency_conf_place(cf);
+
+    if (ilcf->endpoint == NULL || ilcf->endpoint_place == NULL) {
         return NGX_CONF_ERROR;
     }
 

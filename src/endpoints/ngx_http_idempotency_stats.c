@@ -87,6 +87,8 @@ static ngx_connection_t  ngx_http_idempotency_stats_dumb;
 char *
 ngx_http_idempotency_stats(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
     ngx_http_core_loc_conf_t          *clcf;
     ngx_http_idempotency_main_conf_t  *imcf;
 
@@ -101,6 +103,8 @@ ngx_http_idempotency_stats(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     clcf->handler = ngx_http_idempotency_stats_handler;
+
+    ilcf->stats = 1;
 
     return NGX_CONF_OK;
 }

@@ -8,6 +8,7 @@ frame() makes a whole configuration of one whose http{} is given, snippet()
 of any piece of one.
 """
 
+import itertools
 import os
 import re
 import textwrap
@@ -163,7 +164,7 @@ def snippet(text, root, module):
     return frame(served('''http {
 %s
 server {
-    idempotency_source somebody;
+    idempotency_source $remote_addr;
     %s
     location /snippet {
         %s
@@ -182,8 +183,9 @@ server {
 def served(text, root):
     """sockets instead of ports, which may be taken"""
     text = re.sub(r'\blisten\s[^;]*;', '', text)
-    text = re.sub(r'\bserver\s*\{', 'server { listen unix:%s/socket; ' % root,
-                  text)
+    sockets = itertools.count()
+    text = re.sub(r'\bserver\s*\{', lambda _: 'server { listen unix:%s/%d; '
+                  % (root, next(sockets)), text)
     text = text.replace('http://backend', 'http://127.0.0.1:9000') \
         if 'upstream' not in text else text
     return secrets(text, root)
