@@ -184,6 +184,8 @@ PARTS_policy := request/ngx_http_idempotency_policy.c
 PARTS_body   := $(foreach part,canonical doc form json json_string number,\
                   request/ngx_http_idempotency_$(part).c)
 PARTS_json   := $(PARTS_body)
+PARTS_multipart := $(foreach part,multipart multipart_part,\
+                     request/ngx_http_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 
