@@ -186,7 +186,7 @@ ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
     }
 
     ngx_memcpy(ctx->fingerprint + NGX_IDEMPOTENCY_KEY_ID_LEN, p,
-               NGX_IDEMPOTENCY_FINGERPRINT_LEN - NGX_IDEMPOTENCY_KEY_ID_LEN);
+               NGX_IDEMPOTENCY_FINGERPRINT_SUM - NGX_IDEMPOTENCY_KEY_ID_LEN);
 
     return NGX_OK;
 }

@@ -254,7 +254,7 @@ ngx_http_idempotency_policy_equal(const u_char *one, const u_char *two)
     differ = 0;
     any = 0;
 
-    for (i = 0; i < NGX_IDEMPOTENCY_FINGERPRINT_LEN; i++) {
+    for (i = 0; i < NGX_IDEMPOTENCY_FINGERPRINT_SUM; i++) {
         differ |= one[i] ^ two[i];
         any |= one[i];
     }

@@ -16,7 +16,8 @@
  * And the bytes of a whole record in Redis, see redis_script.c.  Numbers have
  * fixed lengths there, the highest byte first:
  *
- *     0 version, 1 state, 2 kept, 4 status (2), 8 owner (16),
+ *     0 version, 1 state, 2 kept, 4 status (2), 6 how the fingerprint was
+ *     made (2), 8 owner (16),
  *     24 fingerprint (32), 56 fence (8), 64 end of the lease (8),
  *     72 end of the ttl (8), 80 created (8), 88 attempts (4), 92 keep (4),
  *     96 tombstone (4), 100 length of the head (4), of the body (4),
@@ -446,7 +447,10 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
     record->created = (time_t) ngx_idempotency_record_number(p + 80, 8);
     record->attempts = (ngx_uint_t) ngx_idempotency_record_number(p + 88, 4);
 
-    ngx_memcpy(record->fingerprint, p + 24, NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+    ngx_memcpy(record->fingerprint, p + 24, NGX_IDEMPOTENCY_FINGERPRINT_SUM);
+    ngx_memcpy(record->fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM, p + 6,
+               NGX_IDEMPOTENCY_FINGERPRINT_LEN
+               - NGX_IDEMPOTENCY_FINGERPRINT_SUM);
 
     lease = ngx_idempotency_record_number(p + 64, 8);
     until = ngx_idempotency_record_number(p + 72, 8);

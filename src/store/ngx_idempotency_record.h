@@ -13,8 +13,14 @@
 
 
 #define NGX_IDEMPOTENCY_DIGEST_LEN       32
-#define NGX_IDEMPOTENCY_FINGERPRINT_LEN  32
+#define NGX_IDEMPOTENCY_FINGERPRINT_LEN  34
 #define NGX_IDEMPOTENCY_OWNER_LEN        16
+
+/*
+ * A fingerprint begins with these bytes, which are compared; the two behind
+ * them tell how it was made, or are zero where a record does not tell.
+ */
+#define NGX_IDEMPOTENCY_FINGERPRINT_SUM  32
 
 /* how the name of a record ends that only a dry run has made */
 #define NGX_IDEMPOTENCY_DRY              "dry run"

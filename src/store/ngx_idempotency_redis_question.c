@@ -137,7 +137,7 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
     rop->nargs++;
 
     p = ngx_cpymem(p, owner, NGX_IDEMPOTENCY_OWNER_LEN);
-    p = ngx_cpymem(p, fingerprint, NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+    p = ngx_cpymem(p, fingerprint, NGX_IDEMPOTENCY_FINGERPRINT_SUM);
 
     p = ngx_idempotency_redis_op_number(p, 8, rop->lease ? rop->lease->lease
                                                          : op->lease);
@@ -152,6 +152,10 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop, u_char *digest,
 
     *p++ = (u_char) op->flags;
     *p++ = (u_char) op->keep;
+
+    p = ngx_cpymem(p, fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM,
+                   NGX_IDEMPOTENCY_FINGERPRINT_LEN
+                   - NGX_IDEMPOTENCY_FINGERPRINT_SUM);
 
     p = ngx_idempotency_redis_op_number(p, 8, op->number);
     p = ngx_idempotency_redis_op_number(p, 8, op->number + 1);
@@ -255,7 +259,7 @@ ngx_idempotency_redis_op_bare(ngx_idempotency_redis_op_t *rop)
     /* its length of the head, status, flags, and whether it is kept */
 
     p = rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 2].data
-        + NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 5 * 8;
+        + NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_SUM + 5 * 8;
 
     (void) ngx_idempotency_redis_op_number(p, 4, 0);
     p[4 + 2 + 1] = 0;

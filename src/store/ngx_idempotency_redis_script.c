@@ -27,30 +27,33 @@
  */
 
 #define NGX_IDEMPOTENCY_REDIS_LUA_RECORD                                      \
-    "r_state, r_kept, r_x, r_status, r_y, r_owner, r_fp, r_fence, r_lease,\n" \
-    "r_until, r_created, r_attempts, r_keep, r_tomb, r_head, r_body,\n"       \
-    "r_issued"
+    "r_state, r_kept, r_x, r_status, r_how, r_owner, r_fp, r_fence,\n"        \
+    "r_lease, r_until, r_created, r_attempts, r_keep, r_tomb, r_head,\n"      \
+    "r_body, r_issued"
 
 /* a record as this owner would have claimed it */
 #define NGX_IDEMPOTENCY_REDIS_LUA_NEW                                         \
     "r, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD " =\n"                             \
-    "true, 2, 0, 0, 0, 0, own, fp, fence > 0 and fence or us,\n"              \
+    "true, 2, 0, 0, 0, how, own, fp, fence > 0 and fence or us,\n"            \
     "now + lease, 0, t[1], 1, keep, 0, 0, 0, 0\n"
 
 /* without an answer */
 #define NGX_IDEMPOTENCY_REDIS_LUA_BARE                                        \
     "r_kept, r_status, r_head, r_body = 0, 0, 0, 0\n"
 
-/* free, but for its last owner */
+/*
+ * Free, but for its last owner.  Gateways whose scripts do not know r_how leave
+ * it alone when they claim: it must not tell of another fingerprint then.
+ */
 #define NGX_IDEMPOTENCY_REDIS_LUA_NONE                                        \
     NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
-    "r_state, r_issued = 0, 0\n"
+    "r_state, r_issued, r_how = 0, 0, 0\n"
 
 /* free, or issued if it was */
 #define NGX_IDEMPOTENCY_REDIS_LUA_BACK                                        \
     "if r_issued > now then\n"                                                \
     NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
-    "r_state, r_until = 1, r_issued\n"                                        \
+    "r_state, r_until, r_how = 1, r_issued, 0\n"                              \
     "else\n"                                                                  \
     NGX_IDEMPOTENCY_REDIS_LUA_NONE                                            \
     "end\n"
@@ -69,7 +72,7 @@
 #define NGX_IDEMPOTENCY_REDIS_LUA_TAKE                                        \
     NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
     NGX_IDEMPOTENCY_REDIS_LUA_BURY("r_owner")                                 \
-    "r_state, r_owner, r_fp = 2, own, fp\n"                                   \
+    "r_state, r_owner, r_fp, r_how = 2, own, fp, how\n"                       \
     "r_lease, r_keep, r_attempts = now + lease, keep, r_attempts + 1\n"
 
 /*
@@ -115,8 +118,8 @@ static char  ngx_idempotency_redis_script_replay[] =
 
 
 static char  ngx_idempotency_redis_script_decode[] =
-    "local fp, lease, keep, ttl, tomb, fence, head, status, flags, kept\n"
-    "  = struct.unpack('>c32I8I8I8I8I8I4I2BB', ARGV[1], 17)\n"
+    "local fp, lease, keep, ttl, tomb, fence, head, status, flags, kept, how\n"
+    "  = struct.unpack('>c32I8I8I8I8I8I4I2BBI2', ARGV[1], 17)\n"
     "local tell = flags >= 32\n"
     "if tell then flags = flags - 32 end\n"
     "local F = '>BBBBI2I2c16c32I8I8I8I8I4I4I4I4I4I8'\n"
@@ -372,7 +375,7 @@ static char  ngx_idempotency_redis_script_list[] =
 
 #define NGX_IDEMPOTENCY_REDIS_LUA_MARK                                        \
     "local n1, n2, x1, x2, e1, e2 = struct.unpack('>I4I4I4I4I4I4', ARGV[1],\n"\
-    "                                             97)\n"                      \
+    "                                             99)\n"                      \
     "local m = redis.call('GET', KEYS[2])\n"                                  \
     "local E1, E2, N1, N2\n"                                                  \
     "if m then\n"                                                             \
@@ -405,8 +408,8 @@ static char  ngx_idempotency_redis_script_number[] =
 
 static char  ngx_idempotency_redis_script_number_end[] =
     "if (result == 1 or result == 2) and not below then\n"
-    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 113, 120)\n"
-    "             .. string.sub(ARGV[1], 105, 112), 'PX', life)\n"
+    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 115, 122)\n"
+    "             .. string.sub(ARGV[1], 107, 114), 'PX', life)\n"
     "elseif result == 1 then redis.call('PEXPIRE', KEYS[2], life) end\n";
 
 
@@ -422,8 +425,8 @@ static char  ngx_idempotency_redis_script_back[] =
     "end\n"
     "if r and r_owner == own and r_state == 2\n"
     "   and same and x1 == N1 and x2 == N2 then\n"
-    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 113, 120)\n"
-    "             .. string.sub(ARGV[1], 97, 104), 'PX', life)\n"
+    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 115, 122)\n"
+    "             .. string.sub(ARGV[1], 99, 106), 'PX', life)\n"
     "end\n";
 
 

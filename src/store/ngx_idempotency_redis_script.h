@@ -29,7 +29,8 @@ typedef enum {
  *
  *     owner (16), fingerprint (32), lease (8, ms), keep (8, s), ttl (8, s),
  *     tombstone (8, s), fence (8), length of the head (4), status (2),
- *     flags (1), whether the answer is kept (1),
+ *     flags (1), whether the answer is kept (1), how the fingerprint was made
+ *     (2),
  *     number (8), number + 1 (8), epoch (8)
  *
  * complete and resolve take a second one: head and body of the answer, and

@@ -378,7 +378,7 @@ ngx_idempotency_shm_may_take(ngx_idempotency_op_t *op,
         return (op->flags & NGX_IDEMPOTENCY_CLAIM_UNKNOWN)
                && (op->fence == 0 || op->fence == node->fence)
                && ngx_memcmp(node->fingerprint, op->fingerprint,
-                             NGX_IDEMPOTENCY_FINGERPRINT_LEN) == 0;
+                             NGX_IDEMPOTENCY_FINGERPRINT_SUM) == 0;
 
     default:
         return 0;

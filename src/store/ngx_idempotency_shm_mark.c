@@ -22,7 +22,7 @@ typedef struct {
 
 
 _Static_assert(2 * sizeof(ngx_idempotency_shm_count_t)
-               <= NGX_IDEMPOTENCY_FINGERPRINT_LEN,
+               <= NGX_IDEMPOTENCY_FINGERPRINT_SUM,
                "a mark has room for two counts");
 
 

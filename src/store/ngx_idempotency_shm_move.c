@@ -256,8 +256,7 @@ ngx_idempotency_shm_move_anew(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     ngx_memcpy(node->owner, lease->owner, NGX_IDEMPOTENCY_OWNER_LEN);
-    ngx_memcpy(node->fingerprint, lease->fingerprint,
-               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+    ngx_idempotency_shm_set_fingerprint(node, lease->fingerprint);
 
     if (lease->fence) {
         node->fence = lease->fence;
@@ -371,8 +370,7 @@ ngx_idempotency_shm_set_claim(ngx_idempotency_shm_ctx_t *ctx,
     time_t  keep;
 
     ngx_memcpy(node->owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
-    ngx_memcpy(node->fingerprint, op->fingerprint,
-               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+    ngx_idempotency_shm_set_fingerprint(node, op->fingerprint);
 
     keep = ngx_max(op->ttl, op->tombstone);
     keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);

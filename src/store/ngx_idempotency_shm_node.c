@@ -12,6 +12,11 @@ _Static_assert(sizeof(ngx_idempotency_shm_node_t)
                == NGX_IDEMPOTENCY_SHM_NODE_SIZE,
                "a record must fill its slab slot");
 
+_Static_assert(NGX_IDEMPOTENCY_FINGERPRINT_LEN
+               == NGX_IDEMPOTENCY_FINGERPRINT_SUM
+                  + sizeof(((ngx_idempotency_shm_node_t *) 0)->how),
+               "a record has room for how its fingerprint was made");
+
 
 static void ngx_idempotency_shm_tree(ngx_idempotency_shm_ctx_t *ctx,
     ngx_rbtree_key_t key, ngx_rbtree_t *tree);

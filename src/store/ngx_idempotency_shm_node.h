@@ -20,7 +20,7 @@
 
 
 #define NGX_IDEMPOTENCY_SHM_NODE_SIZE    256
-#define NGX_IDEMPOTENCY_SHM_INLINE       12
+#define NGX_IDEMPOTENCY_SHM_INLINE       10
 
 #define NGX_IDEMPOTENCY_SHM_DIGEST_REST                                       \
     (NGX_IDEMPOTENCY_DIGEST_LEN - sizeof(ngx_rbtree_key_t))
@@ -56,7 +56,7 @@ struct ngx_idempotency_shm_node_s {
     u_char                         digest[NGX_IDEMPOTENCY_SHM_DIGEST_REST];
 
     u_char                         fingerprint
-                                       [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+                                       [NGX_IDEMPOTENCY_FINGERPRINT_SUM];
     u_char                         owner[NGX_IDEMPOTENCY_OWNER_LEN];
     uint64_t                       fence;
     uint64_t                       lease;      /* its end, msec */
@@ -73,6 +73,7 @@ struct ngx_idempotency_shm_node_s {
     uint16_t                       status;
     u_char                         kept;
     u_char                         state;
+    u_char                         how[2];     /* the fingerprint was made */
     u_char                         data[NGX_IDEMPOTENCY_SHM_INLINE];
 
     ngx_rbtree_node_t              expire;     /* key: when it is due, msec */
@@ -80,6 +81,30 @@ struct ngx_idempotency_shm_node_s {
     ngx_idempotency_shm_node_t    *next;       /* of all records */
     ngx_idempotency_shm_node_t   **prev;       /* NULL: not in the zone yet */
 };
+
+
+/* of an operation or a lease into a record, and of a record to show it */
+
+static ngx_inline void
+ngx_idempotency_shm_set_fingerprint(ngx_idempotency_shm_node_t *node,
+    const u_char *fingerprint)
+{
+    ngx_memcpy(node->fingerprint, fingerprint,
+               NGX_IDEMPOTENCY_FINGERPRINT_SUM);
+    ngx_memcpy(node->how, fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM,
+               sizeof(node->how));
+}
+
+
+static ngx_inline void
+ngx_idempotency_shm_get_fingerprint(ngx_idempotency_shm_node_t *node,
+    u_char *fingerprint)
+{
+    ngx_memcpy(fingerprint, node->fingerprint,
+               NGX_IDEMPOTENCY_FINGERPRINT_SUM);
+    ngx_memcpy(fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM, node->how,
+               sizeof(node->how));
+}
 
 
 /* the record of a digest, if any; it may be overdue */

@@ -350,8 +350,7 @@ ngx_idempotency_shm_show(ngx_idempotency_op_t *op,
     record->created = (time_t) node->created;
     record->attempts = node->attempts;
 
-    ngx_memcpy(record->fingerprint, node->fingerprint,
-               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+    ngx_idempotency_shm_get_fingerprint(node, record->fingerprint);
 
     due = ngx_idempotency_shm_due(node);
 

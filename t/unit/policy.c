@@ -369,8 +369,8 @@ test_duplicates(void)
 
         /* the last byte counts as much as the first */
 
-        record.fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_LEN - 1] = t->stored;
-        fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_LEN - 1] = t->sent;
+        record.fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_SUM - 1] = t->stored;
+        fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_SUM - 1] = t->sent;
 
         verdict = ngx_http_idempotency_policy_duplicate(&record,
                                                 t->sent ? fingerprint : NULL,
