@@ -23,6 +23,9 @@
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW  1
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON 2
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_FORM 3
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_MULTIPART 4
+/* what "raw" makes of a multipart body */
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW_PARTS 5
 
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY  0
 #define NGX_HTTP_IDEMPOTENCY_DUPLICATE_REJECT  1
@@ -169,6 +172,7 @@ struct ngx_http_idempotency_loc_conf_s {
 
     ngx_uint_t                         fingerprint;
     ngx_http_complex_value_t          *fingerprint_with;
+    ngx_uint_t                         fingerprint_hash;  /* of with, lists */
     ngx_array_t                       *include;
     ngx_array_t                       *exclude;
                                            /* ngx_http_idempotency_path_t */

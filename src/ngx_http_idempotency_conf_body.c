@@ -21,6 +21,7 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_fingerprints[] = {
     { ngx_string("raw"), NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW },
     { ngx_string("json"), NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON },
     { ngx_string("form"), NGX_HTTP_IDEMPOTENCY_FINGERPRINT_FORM },
+    { ngx_string("multipart"), NGX_HTTP_IDEMPOTENCY_FINGERPRINT_MULTIPART },
     { ngx_null_string, 0 }
 };
 
@@ -52,7 +53,8 @@ ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in "
                            "\"idempotency_fingerprint\", it must be \"raw\", "
-                           "\"json\", \"form\" or \"off\"", &value[1]);
+                           "\"json\", \"form\", \"multipart\" or "
+                           "\"off\"", &value[1]);
         return NGX_CONF_ERROR;
     }
 
@@ -77,7 +79,9 @@ ngx_http_idempotency_conf_fingerprint_parameter(ngx_conf_t *cf,
 
     json = (ilcf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON);
     fields = json
-             || ilcf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_FORM;
+             || ilcf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_FORM
+             || ilcf->fingerprint
+                == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_MULTIPART;
 
     if (ngx_strncmp(value->data, "with=", 5) == 0
         && ilcf->fingerprint != NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF)
@@ -108,8 +112,9 @@ ngx_http_idempotency_conf_fingerprint_parameter(ngx_conf_t *cf,
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "invalid parameter \"%V\" in "
                        "\"idempotency_fingerprint\", \"raw\" takes "
-                       "\"with=VALUE\", \"json\" and \"form\" also "
-                       "\"include=PATH,...\" and \"exclude=PATH,...\"",
+                       "\"with=VALUE\", \"json\", \"form\" and "
+                       "\"multipart\" also \"include=PATH,...\" and "
+                       "\"exclude=PATH,...\"",
                        value);
 
     return NGX_CONF_ERROR;

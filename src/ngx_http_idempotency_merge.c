@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_conf.h"
+#include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_profile.h"
 #include "ngx_http_idempotency_upstream.h"
 
@@ -279,7 +280,13 @@ ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
     ngx_conf_merge_ptr_value(conf->given.retryable, prev->given.retryable,
                              NGX_CONF_UNSET_PTR);
 
-    return ngx_http_idempotency_profile_apply(cf, prev, conf);
+    if (ngx_http_idempotency_profile_apply(cf, prev, conf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    conf->fingerprint_hash = ngx_http_idempotency_fingerprint_hash(conf, 1);
+
+    return NGX_OK;
 }
 
 

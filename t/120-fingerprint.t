@@ -1,6 +1,7 @@
 # What must be equal in a duplicate: the body as it was sent and, unless told
 # otherwise, the arguments. Where the body was kept, how it was framed and how
-# it arrived makes no difference.
+# it arrived makes no difference. Of a multipart body the boundary does not
+# count, since clients make a new one with each try, and everything else does.
 #
 # A mismatch is told as such even while the first request is in flight (422,
 # not 409), it never executes anything, and it leaves the record as it was.
@@ -36,6 +37,21 @@ aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
         }
     }
 _EOC_
+
+# a request with a multipart body that is written down with B for the boundary
+sub parts {
+    my ($key, $boundary, $body) = @_;
+
+    $body =~ s/--B\b/--$boundary/g;
+
+    return "POST /pay HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+           . "Idempotency-Key: $key\r\n"
+           . "Content-Type: multipart/form-data; boundary=$boundary\r\n"
+           . 'Content-Length: ' . length($body) . "\r\n\r\n$body";
+}
+
+our $Parts = "--B\r\nContent-Disposition: form-data; name=a\r\n\r\none\r\n"
+             . "--B\r\n\r\ntwo\r\n--B--\r\n";
 
 run_tests();
 
@@ -462,3 +478,171 @@ Idempotency-Key: k
 ["Idempotent-Replayed: true", "!Idempotent-Replayed"]
 --- response_body_like eval
 ["^executed:", '"code":"key_reused"']
+
+
+
+=== TEST 24: a multipart body
+--- config
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+--- raw_request eval
+main::parts('m', 'x', $main::Parts)
+--- response_headers
+!Idempotent-Replayed
+
+
+
+=== TEST 25: with another boundary
+--- raw_request eval
+main::parts('m', '----y1234', $main::Parts)
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 26: and another content
+--- raw_request eval
+main::parts('m', 'z', $main::Parts =~ s/one/ones/r)
+--- error_code: 422
+
+
+
+=== TEST 27: another line in the header of a part
+--- raw_request eval
+main::parts('m', 'z', $main::Parts =~ s/name=a/name=a\r\nX: y/r)
+--- error_code: 422
+
+
+
+=== TEST 28: a preamble
+--- raw_request eval
+main::parts('m', 'z', "\r\n$main::Parts")
+--- error_code: 422
+
+
+
+=== TEST 29: an epilogue
+--- raw_request eval
+main::parts('m', 'z', "$main::Parts.")
+--- error_code: 422
+
+
+
+=== TEST 30: no line end behind the last delimiter
+--- raw_request eval
+main::parts('m', 'z', substr($main::Parts, 0, -2))
+--- error_code: 422
+
+
+
+=== TEST 31: one part instead of two
+--- raw_request eval
+main::parts('m', 'z', $main::Parts =~ s/\r\n--B\r\n/\r\n--C\r\n/r)
+--- error_code: 422
+
+
+
+=== TEST 32: the parts in another place
+--- raw_request eval
+main::parts('m', 'z', $main::Parts =~ s/one/on/r =~ s/two/etwo/r)
+--- error_code: 422
+
+
+
+=== TEST 33: the same bytes as something else
+--- raw_request eval
+main::parts('m', 'x', $main::Parts)
+=~ s{multipart/form-data}{text/plain}r
+--- error_code: 422
+
+
+
+=== TEST 34: still the first one
+--- raw_request eval
+main::parts('m', 'last', $main::Parts)
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 35: text that looks like a boundary in the content
+--- raw_request eval
+main::parts('l', 'x', "--B\r\n\r\n--y\r\n --x\r\n--B--")
+--- response_headers
+!Idempotent-Replayed
+
+
+
+=== TEST 36: with that very boundary it is not this body
+--- raw_request eval
+main::parts('l', 'y', "--B\r\n\r\n--y\r\n --x\r\n--B--")
+--- error_code: 422
+
+
+
+=== TEST 37: with a third one it is
+--- raw_request eval
+main::parts('l', 'z', "--B\r\n\r\n--y\r\n --x\r\n--B--")
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 38: not well-formed: byte by byte
+--- raw_request eval
+main::parts('f', 'x', "--B\r\n\r\none\r\n")
+--- response_headers
+!Idempotent-Replayed
+
+
+
+=== TEST 39: the same bytes
+--- raw_request eval
+main::parts('f', 'x', "--B\r\n\r\none\r\n")
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 40: another boundary is another body then
+--- raw_request eval
+main::parts('f', 'y', "--B\r\n\r\none\r\n")
+--- error_code: 422
+
+
+
+=== TEST 41: well-formed is another body, too
+--- raw_request eval
+main::parts('f', 'x', "--B\r\n\r\none\r\n--B--")
+--- error_code: 422
+
+
+
+=== TEST 42: in a temporary file
+--- config
+    location /pay {
+        idempotency main;
+        client_body_buffer_size 1k;
+        proxy_pass http://up;
+    }
+--- raw_request eval
+main::parts('t', 'x', $main::Parts =~ s/one/$main::Body/r)
+--- response_headers
+!Idempotent-Replayed
+
+
+
+=== TEST 43: in a temporary file, another boundary
+--- raw_request eval
+main::parts('t', 'yyy', $main::Parts =~ s/one/$main::Body/r)
+--- response_headers
+Idempotent-Replayed: true
+
+
+
+=== TEST 44: in a temporary file, another content
+--- raw_request eval
+main::parts('t', 'x', $main::Parts =~ s/one/$main::Body./r)
+--- error_code: 422

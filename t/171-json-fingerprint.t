@@ -414,7 +414,7 @@ main::equal('{"order_no":7,"sent":1,"amount":5}', '{"amount":5,"order_no":7}',
     }
 --- must_die
 --- error_log
-invalid value "xml" in "idempotency_fingerprint", it must be "raw", "json", "form" or "off"
+invalid value "xml" in "idempotency_fingerprint", it must be "raw", "json", "form", "multipart" or "off"
 
 
 

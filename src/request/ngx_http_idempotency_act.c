@@ -205,7 +205,10 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
     off = (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF);
 
-    /* NGX_DONE: it was made with another secret than the first of today */
+    /*
+     * NGX_DONE: it was made with another secret than the first of today, or
+     * in another way; NGX_ABORT: it cannot be made in that way
+     */
 
     rc = off ? NGX_OK : ngx_http_idempotency_fingerprint_as(r, ctx,
                                                ctx->op->record.fingerprint);
@@ -221,7 +224,8 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     }
 
     verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record,
-                                              off ? NULL : ctx->fingerprint,
+                                              off || rc == NGX_ABORT
+                                              ? NULL : ctx->fingerprint,
                                               ctx->conf->duplicate);
 
     if (verdict == NGX_HTTP_IDEMPOTENCY_RUNNING && ctx->conf->wait) {
@@ -230,6 +234,15 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
     ngx_http_idempotency_wait_share(ctx);
     ngx_http_idempotency_wait_end(ctx);
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN && rc == NGX_ABORT) {
+
+        /* what the store compares when it is asked to take the record over */
+
+        ngx_memcpy(ctx->fingerprint, ctx->op->record.fingerprint,
+                   NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+        rc = NGX_DONE;
+    }
 
     if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
         && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE

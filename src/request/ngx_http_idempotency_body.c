@@ -14,7 +14,6 @@ static ngx_int_t ngx_http_idempotency_body_read_file(ngx_http_request_t *r,
     ngx_buf_t *b, ngx_http_idempotency_body_pt handler);
 static ngx_int_t ngx_http_idempotency_body_gather(const u_char *data,
     size_t len);
-static ngx_uint_t ngx_http_idempotency_body_encoded(ngx_http_request_t *r);
 
 
 /* the body that is being parsed, if it had to be copied, and its end so far */
@@ -61,10 +60,11 @@ static ngx_int_t
 ngx_http_idempotency_body_read_file(ngx_http_request_t *r, ngx_buf_t *b,
     ngx_http_idempotency_body_pt handler)
 {
-    off_t    offset;
-    size_t   size;
-    u_char  *buf;
-    ssize_t  n;
+    off_t      offset;
+    size_t     size;
+    u_char    *buf;
+    ssize_t    n;
+    ngx_int_t  rc;
 
     buf = ngx_palloc(r->pool, NGX_HTTP_IDEMPOTENCY_BODY_STEP);
     if (buf == NULL) {
@@ -89,8 +89,9 @@ ngx_http_idempotency_body_read_file(ngx_http_request_t *r, ngx_buf_t *b,
             return NGX_ERROR;
         }
 
-        if (handler(buf, n) != NGX_OK) {
-            return NGX_ERROR;
+        rc = handler(buf, n);
+        if (rc != NGX_OK) {
+            return rc;
         }
     }
 
@@ -210,7 +211,7 @@ ngx_http_idempotency_body_gather(const u_char *data, size_t len)
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_idempotency_body_encoded(ngx_http_request_t *r)
 {
     ngx_uint_t        i;

@@ -18,8 +18,8 @@ typedef ngx_int_t (*ngx_http_idempotency_body_pt)(const u_char *data,
 
 /*
  * Gives the whole body, which must have been read, to "handler" in pieces.
- * Returns NGX_OK, or NGX_ERROR when the file cannot be read or the handler
- * says so.
+ * Returns NGX_OK, NGX_ERROR when the file cannot be read, or what the handler
+ * returned if that is not NGX_OK.
  */
 ngx_int_t ngx_http_idempotency_body_read(ngx_http_request_t *r,
     ngx_http_idempotency_body_pt handler);
@@ -41,6 +41,9 @@ ngx_int_t ngx_http_idempotency_body_parse(ngx_http_request_t *r,
     ngx_uint_t json, ngx_http_idempotency_doc_t *doc);
 void ngx_http_idempotency_body_free(ngx_http_request_t *r,
     ngx_http_idempotency_doc_t *doc);
+
+/* Is there a Content-Encoding other than "identity"? */
+ngx_uint_t ngx_http_idempotency_body_encoded(ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_BODY_H_INCLUDED_ */

@@ -30,6 +30,7 @@ static ngx_int_t ngx_http_idempotency_digest_pad(ngx_log_t *log,
 
 
 static SHA256_CTX  ngx_http_idempotency_digest_ctx;
+static SHA256_CTX  ngx_http_idempotency_digest_inner;
 
 static u_char      ngx_http_idempotency_digest_buf
                        [NGX_HTTP_IDEMPOTENCY_DIGEST_BUF];
@@ -129,6 +130,35 @@ ngx_http_idempotency_digest_add_part(const ngx_str_t *part)
     }
 
     return ngx_http_idempotency_digest_add(part->data, part->len);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_digest_inner_start(void)
+{
+    return SHA256_Init(&ngx_http_idempotency_digest_inner) == 1 ? NGX_OK
+                                                                : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_digest_inner_add(const u_char *data, size_t len)
+{
+    return SHA256_Update(&ngx_http_idempotency_digest_inner, data, len) == 1
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_digest_inner_end(void)
+{
+    u_char  digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    if (SHA256_Final(digest, &ngx_http_idempotency_digest_inner) != 1) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_digest_add(digest, sizeof(digest));
 }
 
 

@@ -22,6 +22,15 @@ ngx_int_t ngx_http_idempotency_digest_add(const u_char *data, size_t len);
 /* adds the length first: ("a", "bc") and ("ab", "c") differ */
 ngx_int_t ngx_http_idempotency_digest_add_part(const ngx_str_t *part);
 
+/*
+ * A digest inside the one that was started: end adds its 32 bytes to that.
+ * Nothing else may be added in between.
+ */
+ngx_int_t ngx_http_idempotency_digest_inner_start(void);
+ngx_int_t ngx_http_idempotency_digest_inner_add(const u_char *data,
+    size_t len);
+ngx_int_t ngx_http_idempotency_digest_inner_end(void);
+
 /* writes 32 bytes */
 ngx_int_t ngx_http_idempotency_digest_finish(u_char *digest);
 

@@ -12,6 +12,7 @@
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_event.h"
+#include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_upstream.h"
 
@@ -179,14 +180,14 @@ ngx_http_idempotency_dry_verdict(ngx_idempotency_op_t *op,
 
         case NGX_IDEMPOTENCY_EXISTS:
 
-            /* one that was made with another secret is not compared */
+            /* one that was made in another way is not compared */
 
             fingerprint = NULL;
 
             if (dry->conf->fingerprint != NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF
-                && ngx_memcmp(op->fingerprint, op->record.fingerprint,
-                              NGX_IDEMPOTENCY_KEY_ID_LEN)
-                   == 0)
+                && ngx_http_idempotency_fingerprint_same(dry->conf,
+                                                   op->fingerprint,
+                                                   op->record.fingerprint))
             {
                 fingerprint = op->fingerprint;
             }

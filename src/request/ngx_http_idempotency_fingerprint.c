@@ -8,12 +8,35 @@
 #include "ngx_http_idempotency_body.h"
 #include "ngx_http_idempotency_canonical.h"
 #include "ngx_http_idempotency_digest.h"
+#include "ngx_http_idempotency_parts.h"
 
 
+/*
+ * A record tells how its fingerprint was made: the kind, in the highest three
+ * bits of 16, and below them a hash of the text of with= and of the lists.
+ * 0 is a record of a version of this module that did not tell.
+ */
+
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_BITS  13
+#define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_HASH                                 \
+    ((1 << NGX_HTTP_IDEMPOTENCY_FINGERPRINT_BITS) - 1)
+
+#define ngx_http_idempotency_fingerprint_how(kind, hash)                      \
+    ((kind) << NGX_HTTP_IDEMPOTENCY_FINGERPRINT_BITS | (hash))
+
+
+static ngx_int_t ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_uint_t kind, ngx_uint_t lists);
 static ngx_int_t ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
+    ngx_uint_t json, ngx_array_t *include, ngx_array_t *exclude);
 static void ngx_http_idempotency_fingerprint_mark(
     ngx_http_idempotency_doc_t *doc, ngx_array_t *paths, ngx_uint_t mark);
+static ngx_uint_t ngx_http_idempotency_fingerprint_made(
+    ngx_http_idempotency_loc_conf_t *ilcf, const u_char *fingerprint);
+static ngx_int_t ngx_http_idempotency_fingerprint_make_as(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx, ngx_uint_t how);
+static uint32_t ngx_http_idempotency_fingerprint_paths(ngx_array_t *paths,
+    u_char type);
 static ngx_int_t ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_secret_t *secret);
 
@@ -24,7 +47,9 @@ static ngx_str_t  ngx_http_idempotency_fingerprint_kinds[] = {
     ngx_null_string,
     ngx_string("fingerprint raw 1"),
     ngx_string("fingerprint json 1"),
-    ngx_string("fingerprint form 1")
+    ngx_string("fingerprint form 1"),
+    ngx_string("fingerprint multipart 1"),
+    ngx_string("fingerprint raw multipart 1")
 };
 
 
@@ -33,38 +58,32 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     ngx_int_t                   rc;
-    ngx_str_t                   with, *kind;
+    ngx_uint_t                  kind;
     ngx_idempotency_secret_t  **secret;
 
-    if (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF) {
+    kind = ctx->conf->fingerprint;
+
+    if (kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF) {
         return NGX_OK;
     }
 
-    if (ngx_http_complex_value(r, ctx->conf->fingerprint_with, &with)
-        != NGX_OK)
+    rc = NGX_DECLINED;
+
+    if (kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW
+        && ngx_http_idempotency_parts_expected(r))
     {
-        return NGX_ERROR;
+        rc = ngx_http_idempotency_fingerprint_make(r, ctx,
+                               NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW_PARTS, 1);
     }
 
-    kind = &ngx_http_idempotency_fingerprint_kinds[ctx->conf->fingerprint];
+    /* what is not well-formed counts byte by byte */
 
-    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(kind) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&with) != NGX_OK)
-    {
-        return NGX_ERROR;
+    if (rc == NGX_DECLINED) {
+        rc = ngx_http_idempotency_fingerprint_make(r, ctx, kind, 1);
     }
-
-    rc = (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW)
-         ? ngx_http_idempotency_body_read(r, ngx_http_idempotency_digest_add)
-         : ngx_http_idempotency_fingerprint_doc(r, ctx);
 
     if (rc != NGX_OK) {
         return rc;
-    }
-
-    if (ngx_http_idempotency_digest_finish(ctx->content) != NGX_OK) {
-        return NGX_ERROR;
     }
 
     secret = ctx->conf->secrets ? ctx->conf->secrets->elts : NULL;
@@ -74,26 +93,92 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
 }
 
 
+/* sets ctx->content, and how it was made; "lists": those of the location */
+
 static ngx_int_t
-ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
+ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_uint_t kind, ngx_uint_t lists)
 {
+    u_char                           *p;
     ngx_int_t                         rc;
-    ngx_http_idempotency_doc_t        doc;
+    ngx_str_t                         with;
+    ngx_uint_t                        how;
+    ngx_array_t                      *include, *exclude;
     ngx_http_idempotency_loc_conf_t  *ilcf;
 
     ilcf = ctx->conf;
 
-    rc = ngx_http_idempotency_body_parse(r, ilcf->fingerprint
-                                     == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON,
-                                     &doc);
+    if (ngx_http_complex_value(r, ilcf->fingerprint_with, &with) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
+        || ngx_http_idempotency_digest_add_part(
+               &ngx_http_idempotency_fingerprint_kinds[kind])
+           != NGX_OK
+        || ngx_http_idempotency_digest_add_part(&with) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    include = lists ? ilcf->include : NULL;
+    exclude = lists ? ilcf->exclude : NULL;
+
+    switch (kind) {
+
+    case NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW:
+        rc = ngx_http_idempotency_body_read(r,
+                                            ngx_http_idempotency_digest_add);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW_PARTS:
+        rc = ngx_http_idempotency_parts_raw(r);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_FINGERPRINT_MULTIPART:
+        rc = ngx_http_idempotency_parts(r, include, exclude);
+        break;
+
+    default:
+        rc = ngx_http_idempotency_fingerprint_doc(r,
+                             kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON,
+                             include, exclude);
+        break;
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    how = ngx_http_idempotency_fingerprint_how(kind, lists
+                         ? ilcf->fingerprint_hash
+                         : ngx_http_idempotency_fingerprint_hash(ilcf, 0));
+
+    p = ctx->fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
+
+    p[0] = (u_char) (how >> 8);
+    p[1] = (u_char) how;
+
+    return ngx_http_idempotency_digest_finish(ctx->content);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r, ngx_uint_t json,
+    ngx_array_t *include, ngx_array_t *exclude)
+{
+    ngx_int_t                   rc;
+    ngx_http_idempotency_doc_t  doc;
+
+    rc = ngx_http_idempotency_body_parse(r, json, &doc);
+
     if (rc == NGX_OK) {
-        ngx_http_idempotency_fingerprint_mark(&doc, ilcf->include,
+        ngx_http_idempotency_fingerprint_mark(&doc, include,
                                           NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED);
-        ngx_http_idempotency_fingerprint_mark(&doc, ilcf->exclude,
+        ngx_http_idempotency_fingerprint_mark(&doc, exclude,
                                           NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED);
 
-        rc = ngx_http_idempotency_canonical(&doc, ilcf->include != NULL,
+        rc = ngx_http_idempotency_canonical(&doc, include != NULL,
                                             ngx_http_idempotency_digest_add);
     }
 
@@ -122,15 +207,66 @@ ngx_http_idempotency_fingerprint_mark(ngx_http_idempotency_doc_t *doc,
 }
 
 
+ngx_uint_t
+ngx_http_idempotency_fingerprint_same(ngx_http_idempotency_loc_conf_t *ilcf,
+    const u_char *one, const u_char *other)
+{
+    if (ngx_memcmp(one, other, NGX_IDEMPOTENCY_KEY_ID_LEN) != 0) {
+        return 0;
+    }
+
+    return ngx_memcmp(one + NGX_IDEMPOTENCY_FINGERPRINT_SUM,
+                      other + NGX_IDEMPOTENCY_FINGERPRINT_SUM,
+                      NGX_IDEMPOTENCY_FINGERPRINT_LEN
+                      - NGX_IDEMPOTENCY_FINGERPRINT_SUM) == 0
+           || ngx_http_idempotency_fingerprint_made(ilcf, one)
+              == ngx_http_idempotency_fingerprint_made(ilcf, other);
+}
+
+
+/*
+ * A record that does not tell was made as the location makes them today, or
+ * so it was judged before records could tell.  At that time a boundary counted
+ * as all other bytes did, and "multipart" did not exist.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_fingerprint_made(ngx_http_idempotency_loc_conf_t *ilcf,
+    const u_char *fingerprint)
+{
+    ngx_uint_t     how, kind;
+    const u_char  *p;
+
+    p = fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
+    how = p[0] << 8 | p[1];
+
+    if (how) {
+        return how;
+    }
+
+    kind = ilcf->fingerprint;
+
+    if (kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_MULTIPART) {
+        kind = NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW;
+    }
+
+    return ngx_http_idempotency_fingerprint_how(kind, ilcf->fingerprint_hash);
+}
+
+
 ngx_int_t
 ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, const u_char *other)
 {
+    ngx_int_t                  rc;
+    ngx_uint_t                 how;
     ngx_idempotency_secret_t  *secret;
 
     static u_char  none[NGX_IDEMPOTENCY_KEY_ID_LEN];
 
-    if (ngx_memcmp(ctx->fingerprint, other, NGX_IDEMPOTENCY_KEY_ID_LEN) == 0) {
+    if (ngx_http_idempotency_fingerprint_same(ctx->conf, ctx->fingerprint,
+                                              other))
+    {
         return NGX_OK;
     }
 
@@ -149,11 +285,128 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
         }
     }
 
+    how = ngx_http_idempotency_fingerprint_made(ctx->conf, other);
+
+    if (how != ngx_http_idempotency_fingerprint_made(ctx->conf,
+                                                     ctx->fingerprint))
+    {
+        rc = ngx_http_idempotency_fingerprint_make_as(r, ctx, how);
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
     if (ngx_http_idempotency_fingerprint_with(r, ctx, secret) != NGX_OK) {
         return NGX_ERROR;
     }
 
     return NGX_DONE;
+}
+
+
+/*
+ * What the location knows of "how" is its own with= and its own lists, or
+ * none; the hash tells whether that is how it was done.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_make_as(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_uint_t how)
+{
+    u_char      *p;
+    ngx_int_t    rc;
+    ngx_uint_t   kind, hash, lists;
+
+    kind = how >> NGX_HTTP_IDEMPOTENCY_FINGERPRINT_BITS;
+    hash = how & NGX_HTTP_IDEMPOTENCY_FINGERPRINT_HASH;
+
+    lists = (hash == ctx->conf->fingerprint_hash);
+
+    if (kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF
+        || kind > NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW_PARTS
+        || (!lists
+            && hash != ngx_http_idempotency_fingerprint_hash(ctx->conf, 0)))
+    {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "idempotency record \"%*xs\" was made with another "
+                      "\"idempotency_fingerprint\" than that of this "
+                      "location: the request was not compared with the first "
+                      "one", (size_t) 8, ctx->digest);
+        return NGX_ABORT;
+    }
+
+    rc = ngx_http_idempotency_fingerprint_make(r, ctx, kind, lists);
+
+    if (rc == NGX_DECLINED) {
+
+        /* the first body was such a document and this one is not */
+
+        ngx_memzero(ctx->content, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+        p = ctx->fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
+
+        p[0] = (u_char) (how >> 8);
+        p[1] = (u_char) how;
+
+        return NGX_OK;
+    }
+
+    return rc;
+}
+
+
+/* the order within a list makes no difference */
+
+ngx_uint_t
+ngx_http_idempotency_fingerprint_hash(ngx_http_idempotency_loc_conf_t *ilcf,
+    ngx_uint_t lists)
+{
+    uint32_t  hash;
+
+    hash = ngx_crc32_long(ilcf->fingerprint_with->value.data,
+                          ilcf->fingerprint_with->value.len);
+
+    if (lists) {
+        hash += ngx_http_idempotency_fingerprint_paths(ilcf->include, 'i');
+        hash += ngx_http_idempotency_fingerprint_paths(ilcf->exclude, 'e');
+    }
+
+    return hash & NGX_HTTP_IDEMPOTENCY_FINGERPRINT_HASH;
+}
+
+
+static uint32_t
+ngx_http_idempotency_fingerprint_paths(ngx_array_t *paths, u_char type)
+{
+    uint32_t                      hash, sum;
+    ngx_uint_t                    i, k;
+    ngx_http_idempotency_path_t  *path;
+
+    if (paths == NULL) {
+        return 0;
+    }
+
+    sum = 0;
+    path = paths->elts;
+
+    for (i = 0; i < paths->nelts; i++) {
+
+        ngx_crc32_init(hash);
+        ngx_crc32_update(&hash, &type, 1);
+
+        for (k = 0; k < path[i].n; k++) {
+            ngx_crc32_update(&hash, path[i].names[k].data,
+                             path[i].names[k].len);
+            ngx_crc32_update(&hash, (u_char *) "", 1);
+        }
+
+        ngx_crc32_final(hash);
+
+        sum += hash;
+    }
+
+    return sum;
 }
 
 
