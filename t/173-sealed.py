@@ -153,6 +153,8 @@ def test_rotation():
     b = refused(gw, '/ok', 'r-one', 'store_unavailable',
                 'its secret is gone: an error of the store', status=503)
     same(b.retry, 'same-key', 'to be tried again')
+    ok(b'an earlier request may have been executed' in b.body,
+       'the text does not deny an execution', b.body)
     ok(gw.until_log('was made with a secret that is not known', start=start),
        'the log says what is missing')
     refused(gw, '/ok', 'r-one', 'store_unavailable',

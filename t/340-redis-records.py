@@ -101,6 +101,9 @@ def test_unreadable():
             same((a.status, a.code, a.get('retry-after')),
                  (503, 'store_unavailable', '1'), '%s: %s is refused'
                  % (path, what))
+            ok(b'There is a record of this idempotency key' in a.body
+               and b'may have been executed' in a.body,
+               'and the text does not deny an execution', a.body)
             same(up.count('bad') - before, 0, 'and not executed')
             same(server('GET', name), value, 'and stays as it was')
         server('SET', name, good)

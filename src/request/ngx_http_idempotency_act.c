@@ -170,7 +170,8 @@ ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
     }
 
     return ngx_http_idempotency_problem(r, ctx,
-                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+                       ngx_http_idempotency_policy_failed(op->error,
+                                                          ctx->seen));
 }
 
 
@@ -215,7 +216,7 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
     if (rc == NGX_DECLINED) {
         return ngx_http_idempotency_problem(r, ctx,
-                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+                                      NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE);
     }
 
     if (rc == NGX_ERROR) {
@@ -297,7 +298,7 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
                       "\"%*xs\"", (size_t) 8, ctx->digest);
 
         return ngx_http_idempotency_problem(r, ctx,
-                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+                                      NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE);
 
     default: /* NGX_ERROR */
         return ngx_http_idempotency_problem_failed(ctx,

@@ -361,9 +361,15 @@ ngx_http_idempotency_answer_give(ngx_http_request_t *r,
 {
     op->status = r->headers_out.status;
 
-    if (!ctx->keep
-        || ngx_http_idempotency_answer_encode(r, ctx, &op->head) != NGX_OK)
-    {
+    if (!ctx->keep) {
+        return;
+    }
+
+    if (ngx_http_idempotency_answer_encode(r, ctx, &op->head) != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "idempotency cannot store the header of the answer of "
+                      "record \"%*xs\", the answer is not kept",
+                      (size_t) 8, ctx->digest);
         return;
     }
 

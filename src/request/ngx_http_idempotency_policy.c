@@ -143,6 +143,16 @@ ngx_http_idempotency_policy_may_pass(ngx_idempotency_error_e error)
 }
 
 
+ngx_http_idempotency_verdict_e
+ngx_http_idempotency_policy_failed(ngx_idempotency_error_e error,
+    ngx_uint_t seen)
+{
+    return (seen || error == NGX_IDEMPOTENCY_ERROR_DAMAGED)
+           ? NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE
+           : NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE;
+}
+
+
 ngx_uint_t
 ngx_http_idempotency_policy_gate(const ngx_http_idempotency_facts_t *facts,
     ngx_http_idempotency_came_e came, ngx_uint_t hides)

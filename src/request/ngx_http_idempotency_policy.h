@@ -30,6 +30,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_NOT_KEPT,
     NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED,
     NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE,
+    NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE,
     NGX_HTTP_IDEMPOTENCY_EARLY_DATA,
     NGX_HTTP_IDEMPOTENCY_TOKEN_NOT_ISSUED,
     NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER,
@@ -105,6 +106,13 @@ ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_probe(
  */
 ngx_uint_t ngx_http_idempotency_policy_may_pass(
     ngx_idempotency_error_e error);
+
+/*
+ * What a request gets that the store could not serve: "seen" says that it has
+ * met a record of its key before.
+ */
+ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_failed(
+    ngx_idempotency_error_e error, ngx_uint_t seen);
 
 /*
  * The gate: may a content handler, or a try of its upstream, have the request

@@ -99,8 +99,17 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
     { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
       ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
       ngx_string("Idempotency store is unavailable"),
-      ngx_string("The request was not executed. Retry later with the same "
-                 "key.") },
+      ngx_string("The store cannot be used now, so this request was not "
+                 "executed. Whether an earlier one with this idempotency key "
+                 "was is not known. Retry later with the same key.") },
+
+    { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
+      ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
+      ngx_string("Idempotency store is unavailable"),
+      ngx_string("There is a record of this idempotency key, and it cannot be "
+                 "read now: an earlier request may have been executed. It is "
+                 "not executed again. Retry later with the same key, do not "
+                 "use another one.") },
 
     { ngx_string("425 Too Early"), NGX_HTTP_IDEMPOTENCY_REJECTED,
       ngx_string("early_data"), ngx_string("same-key"), ngx_null_string,

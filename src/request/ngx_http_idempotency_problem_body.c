@@ -61,6 +61,9 @@ static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_stripe[] =
     { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
       ngx_string("api_error"), ngx_null_string },
 
+    { NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE, ngx_null_string,
+      ngx_string("api_error"), ngx_null_string },
+
     { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
       ngx_null_string, ngx_null_string }
 };
@@ -84,6 +87,9 @@ static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_acp[] =
       ngx_string("processing_error"), ngx_null_string },
 
     { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
+      ngx_string("service_unavailable"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE, ngx_null_string,
       ngx_string("service_unavailable"), ngx_null_string },
 
     { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,

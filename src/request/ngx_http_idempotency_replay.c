@@ -75,8 +75,6 @@ ngx_int_t
 ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_int_t                  rc;
-    ngx_str_t                 *line;
     ngx_idempotency_record_t  *record;
 
     record = &ctx->op->record;
@@ -93,23 +91,8 @@ ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_idempotency_record_decode_head(r->pool, &record->head,
-                                            ctx->stored);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    line = &ctx->stored->status_line;
-
-    if (line->len
-        && (line->len < 3
-            || (line->len > 3 && line->data[3] != ' ')
-            || ngx_atoi(line->data, 3) != (ngx_int_t) ctx->stored->status))
-    {
-        return NGX_DECLINED;
-    }
-
-    return NGX_OK;
+    return ngx_idempotency_record_decode_head(r->pool, &record->head,
+                                              ctx->stored);
 }
 
 

@@ -102,17 +102,20 @@ typedef struct {
 
 
 /*
- * Encodes the head of an answer into the pool.  Returns NGX_ERROR when memory
- * is short or a line is longer than the format can say (16 MB).
+ * Encodes the head of an answer into the pool.  What it has encoded can be
+ * decoded.  Returns NGX_ERROR when memory is short or the answer is one that
+ * decode_head would refuse.
  */
 ngx_int_t ngx_idempotency_record_encode_head(ngx_pool_t *pool,
     ngx_idempotency_answer_t *answer, ngx_str_t *head);
 
 /*
  * Decodes what encode_head wrote.  The bytes are foreign data: every length
- * is checked, an unknown version or trailing bytes are refused.  The strings
- * of the answer point into "head".  Returns NGX_OK, NGX_DECLINED when the
- * bytes cannot be read, NGX_ERROR when memory is short.
+ * is checked, an unknown version or trailing bytes are refused, and so are a
+ * string with CR, LF or a zero byte, one longer than 16 MB, and a status line
+ * of another status.  The strings of the answer point into "head".  Returns
+ * NGX_OK, NGX_DECLINED when the bytes cannot be read, NGX_ERROR when memory is
+ * short.
  */
 ngx_int_t ngx_idempotency_record_decode_head(ngx_pool_t *pool,
     ngx_str_t *head, ngx_idempotency_answer_t *answer);

@@ -2,14 +2,16 @@
 
 The request header X-Do says what they do: "ok" (201 with a length), "nolength",
 "cut" (a length, and less than that), "head" (a part of the header), "reset",
-"slow", "missing" (404).  The gRPC server does "ok", "error" (grpc-status 13 in
-the trailers), "reset" and "slow".  A GET is not an execution.
+"slow", "missing" (404).  X-Line has the status line, with %-escapes, instead of
+"201 Created".  The gRPC server does "ok", "error" (grpc-status 13 in the
+trailers), "reset" and "slow".  A GET is not an execution.
 """
 
 import socket
 import struct
 import threading
 import time
+import urllib.parse
 
 from h2 import (DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS,
                 fields, frame)
@@ -70,9 +72,10 @@ class Server:
             effect = self.execute(params.get('HTTP_IDEMPOTENCY_KEY'))
         do = params.get('HTTP_X_DO', 'ok')
         body = b'effect %06d\n' % effect
-        head = (status % ('404 Not Found' if do == 'missing' else
-                          '201 Created') + 'Content-Type: text/plain\r\n'
-                'X-Effect: %d\r\n' % effect).encode()
+        line = '404 Not Found' if do == 'missing' else '201 Created'
+        line = urllib.parse.unquote(params.get('HTTP_X_LINE', line), 'latin-1')
+        head = (status % line + 'Content-Type: text/plain\r\n'
+                'X-Effect: %d\r\n' % effect).encode('latin-1')
         if do == 'slow':
             time.sleep(0.4)
         if do == 'reset':
@@ -86,7 +89,26 @@ class Server:
         return head + b'Content-Length: %d\r\n\r\n' % len(body) + body
 
 
+class Http(Server):
+    def serve(self, sock, file):
+        if not file.readline():
+            return False
+        params = {}
+        for line in iter(file.readline, b'\r\n'):
+            name, _, value = line.decode('latin-1').partition(':')
+            params['HTTP_' + name.upper().replace('-', '_')] = value.strip()
+        file.read(int(params.get('HTTP_CONTENT_LENGTH') or 0))
+        data = self.answer(params, 'HTTP/1.1 %s\r\n')
+        if data is None:
+            reset(sock)
+        else:
+            sock.sendall(data)
+        return False
+
+
 class Scgi(Server):
+    status = 'Status: %s\r\n'
+
     def serve(self, sock, file):
         size = b''
         while not size.endswith(b':'):
@@ -98,7 +120,7 @@ class Scgi(Server):
         params = {words[i].decode(): words[i + 1].decode()
                   for i in range(0, len(words) - 1, 2)}
         file.read(int(params['CONTENT_LENGTH'] or 0))
-        data = self.answer(params, 'Status: %s\r\n')
+        data = self.answer(params, self.status)
         if data is None:
             reset(sock)
         else:
@@ -107,6 +129,8 @@ class Scgi(Server):
 
 
 class Uwsgi(Server):
+    status = 'HTTP/1.1 %s\r\n'
+
     def serve(self, sock, file):
         head = file.read(4)
         if len(head) < 4:
@@ -121,7 +145,7 @@ class Uwsgi(Server):
                 i += 2 + n
             params[pair[0]] = pair[1]
         file.read(int(params.get('CONTENT_LENGTH') or 0))
-        data = self.answer(params, 'HTTP/1.1 %s\r\n')
+        data = self.answer(params, self.status)
         if data is None:
             reset(sock)
         else:

@@ -317,7 +317,7 @@ class Answer:
         if not found:
             return
         lines = head.decode('latin-1').split('\r\n')
-        self.status = int(lines[0].split()[1])
+        self.status = int(lines[0].split()[1][:3])
         self.headers = self._fields(lines[1:])
         if self.get('transfer-encoding') == 'chunked':
             self._chunked(rest)

@@ -57,6 +57,7 @@ static void test_duplicates(void);
 static void test_outcomes(void);
 static void test_status_lists(void);
 static void test_probes(void);
+static void test_failures(void);
 static void test_gates(void);
 static void test_words(void);
 static void test_list(ngx_http_idempotency_statuses_t *statuses,
@@ -343,6 +344,7 @@ main(void)
     test_outcomes();
     test_status_lists();
     test_probes();
+    test_failures();
     test_gates();
     test_words();
 
@@ -467,6 +469,29 @@ test_probes(void)
         sprintf(name, "%u to %u", (unsigned) t->from, (unsigned) t->to);
 
         ok(wrong == 0, "probe", name);
+    }
+}
+
+
+/* only where no record was met may a client be told that none is known */
+
+static void
+test_failures(void)
+{
+    ngx_uint_t               seen;
+    ngx_idempotency_error_e  error;
+
+    for (error = NGX_IDEMPOTENCY_ERROR_FULL;
+         error <= NGX_IDEMPOTENCY_ERROR_MEMORY;
+         error++)
+    {
+        for (seen = 0; seen < 2; seen++) {
+            ok(ngx_http_idempotency_policy_failed(error, seen)
+               == ((seen || error == NGX_IDEMPOTENCY_ERROR_DAMAGED)
+                   ? NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE
+                   : NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE),
+               "failure", seen ? "a record was seen" : "none was seen");
+        }
     }
 }
 
