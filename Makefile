@@ -181,6 +181,7 @@ unit: $(UNITS)
 
 # Parts alone, without nginx; its headers are found as the module does.
 PARTS_policy := request/ngx_http_idempotency_policy.c
+PARTS_grpc   := $(PARTS_policy)
 PARTS_body   := $(foreach part,canonical doc form json json_string number,\
                   request/ngx_http_idempotency_$(part).c)
 PARTS_json   := $(PARTS_body)

@@ -414,6 +414,7 @@ typedef struct {
     unsigned                           dropped:1;  /* another one was sent */
     unsigned                           complete:1; /* last byte collected */
     unsigned                           keep:1;     /* head and body */
+    unsigned                           grpc:1;     /* judged by its end */
     unsigned                           dry:1;      /* ctx->op is a dry claim */
 } ngx_http_idempotency_ctx_t;
 

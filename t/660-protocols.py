@@ -3,8 +3,9 @@
 
 One execution, equal answers, trailers included; what breaks off is not kept;
 a client that leaves does not cancel; Range and conditions of a client do not
-make half an answer.  The probe locations of docs/directives.md ask by a GET
-that names the probe, with the parameter files that come with nginx.
+make half an answer.  A gRPC answer is judged by its grpc-status.  The probe
+locations of docs/directives.md ask by a GET that names the probe, with the
+parameter files that come with nginx.
 """
 
 import os
@@ -85,8 +86,19 @@ gw = Gateway(up, locations=''.join('''
         idempotency main;
         grpc_pass grpc://127.0.0.1:%d;
     }
+    location /grpc-dry/ {
+        idempotency main;
+        idempotency_dry_run on;
+        grpc_pass grpc://127.0.0.1:%d;
+    }
+    location /grpc-listed/ {
+        idempotency main;
+        idempotency_final 503;
+        idempotency_retryable 404;
+        grpc_pass grpc://127.0.0.1:%d;
+    }
     location /nobody/ { idempotency main; grpc_pass grpc://127.0.0.1:1; }
-''' % (PARAMS % dict(p='fastcgi'), grpc.port) + ''.join('''
+''' % (PARAMS % dict(p='fastcgi'), *[grpc.port] * 3) + ''.join('''
     location /probe%(uri)s/ {
         idempotency main;
         idempotency_unknown probe=%(uri)s?a=%%20b;
@@ -327,6 +339,66 @@ def test_probe_grpc_status():
             same((a.status, a.code), (409, 'outcome_unknown'),
                  'grpc-status: %s tells nothing' % name)
         executed(up, key, 1, 'grpc-status: ' + name)
+def test_grpc_status():
+    """what becomes of a key: the status by its HTTP mapping, 504 is in no list"""
+    state = dict.fromkeys(map(str, range(17)), 'done')
+    state.update({'4': 'unknown', '7': 'none', '8': 'none', '14': 'none',
+                  '16': 'none', '17': 'unknown', '99': 'unknown',
+                  'x': 'unknown', '-1': 'unknown', '000': 'unknown'})
+    path = '/grpc/pay.Pay/Charge'
+    for how in ('trailers', 'only'):
+        for status, want in state.items():
+            what = '%s:%s' % (how, status)
+            key = 'g-' + what
+            line, fields, message = call(key, what)
+            same((line, fields.get('grpc-status')), ('HTTP/2 200', status),
+                 'grpc %s: the answer' % what)
+            same(gw.state(key, path), want, 'grpc %s: %s' % (what, want))
+            again = call(key, what)
+            if want == 'done':
+                same((again[1].get('grpc-status'), again[2],
+                      again[1].get('idempotent-replayed')),
+                     (status, message, 'true'), 'grpc %s: replayed' % what)
+            if want == 'unknown':
+                ok(b'outcome_unknown' in again[2], 'grpc %s: held' % what)
+            executed(grpc, key, 2 if want == 'none' else 1, 'grpc ' + what)
+
+    for what in ('none', 'other'):
+        line, fields, message = call('g-' + what, what)
+        same((line, message[5:11]), ('HTTP/2 200', b'effect'),
+             'grpc, %s: the answer' % what)
+        same(gw.state('g-' + what, path), 'unknown',
+             'grpc, %s: a status is missing, unknown' % what)
+        executed(grpc, 'g-' + what, 1, 'grpc, ' + what)
+
+    for kind, what, want in (
+            ('application/grpc+proto', 'trailers:14', 'none'),
+            ('Application/gRPC;v=1', 'trailers:14', 'none'),
+            ('application/grpc-web', 'none', 'done'),
+            ('application/grpc-web', 'only:14', 'none'),
+            ('application/grpcs', 'trailers:14', 'done'),
+            ('text/plain', 'trailers:14', 'done'), ('', 'none', 'done')):
+        grpc.type = kind
+        key = 'g-%s-%s' % (kind.replace('/', '-').replace(';', '-'), what)
+        call(key, what)
+        same(gw.state(key, path), want,
+             'grpc, %s as %r: %s' % (what, kind, want))
+        grpc.type = 'application/grpc'
+
+    start = len(gw.log())
+    for what in ('trailers:14', 'only:4', 'ok'):
+        call('g-dry-' + what, what, '/grpc-dry/pay.Pay/Charge')
+    ok(gw.until_log('would be unknown, status 200', 3, start)
+       and gw.until_log('would be released, status 200', 3, start),
+       'grpc: a dry run sees it, too', gw.log()[start:])
+    same(gw.log()[start:].count('would be'), 2, 'grpc: and what is final')
+
+    call('g-listed', 'trailers:14', '/grpc-listed/pay.Pay/Charge')
+    same(gw.state('g-listed', '/grpc-listed/pay.Pay/Charge'), 'done',
+         'grpc: the lists of the location count')
+    call('g-listed-5', 'trailers:5', '/grpc-listed/pay.Pay/Charge')
+    same(gw.state('g-listed-5', '/grpc-listed/pay.Pay/Charge'), 'none',
+         'grpc: the lists of the location count')
 
 
 for name, server in servers.items():
@@ -342,5 +414,6 @@ for name, server in servers.items():
 test_probe_http('/pay_status')
 test_probe_http('/status_grpc')
 test_probe_grpc_status()
+test_grpc_status()
 gw.stop()
 finish()

@@ -10,6 +10,7 @@
 #include "ngx_http_idempotency_dry.h"
 #include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_failpoint.h"
+#include "ngx_http_idempotency_grpc.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
@@ -132,7 +133,8 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
         r->header_only = 1;
 
-        return ngx_http_idempotency_capture_store(r, ctx, type);
+        return ngx_http_idempotency_capture_store(r, ctx,
+                                   ngx_http_idempotency_grpc_judge(r, ctx));
     }
 
     return NGX_OK;
@@ -159,6 +161,15 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
     /* another request's answer, which a cache has kept, is not sent */
 
     ctx->cut = facts.stale;
+
+    ctx->grpc = facts.word == NGX_HTTP_IDEMPOTENCY_WORD_NONE
+                && facts.answered
+                && facts.status == r->headers_out.status
+                && ngx_http_idempotency_grpc_is(r);
+
+    if (ctx->grpc) {
+        return NGX_IDEMPOTENCY_COMPLETE;
+    }
 
     type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
                                                ctx->conf->retryable);
@@ -258,7 +269,7 @@ ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
         }
 
         return ngx_http_idempotency_capture_store(r, ctx,
-                                                  NGX_IDEMPOTENCY_COMPLETE);
+                                   ngx_http_idempotency_grpc_judge(r, ctx));
 
     case NGX_AGAIN:
 

@@ -13,6 +13,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_event.h"
 #include "ngx_http_idempotency_fingerprint.h"
+#include "ngx_http_idempotency_grpc.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_upstream.h"
 
@@ -215,7 +216,7 @@ ngx_http_idempotency_dry_header(ngx_http_request_t *r,
     op = ctx->op;
     dry = op->data;
 
-    if (dry->decided) {
+    if (dry->decided || ngx_http_idempotency_grpc_is(r)) {
         return;
     }
 
@@ -238,6 +239,10 @@ ngx_http_idempotency_dry_decide(ngx_http_request_t *r,
 
     if (facts.status == 0) {
         facts.status = r->headers_out.status;
+    }
+
+    if (facts.answered && ngx_http_idempotency_grpc_is(r)) {
+        facts.status = ngx_http_idempotency_grpc_status(r);
     }
 
     facts.word = ngx_http_idempotency_answer_word(r, ctx, &facts);
@@ -296,7 +301,10 @@ ngx_http_idempotency_dry_settle(ngx_idempotency_op_t *op,
 }
 
 
-/* without a header, its outcome is what the bytes tell */
+/*
+ * without a header, its outcome is what the bytes tell; that of a gRPC answer
+ * is known at its end only
+ */
 
 void
 ngx_http_idempotency_dry_end(ngx_http_idempotency_ctx_t *ctx)
@@ -307,6 +315,14 @@ ngx_http_idempotency_dry_end(ngx_http_idempotency_ctx_t *ctx)
 
     op = ctx->op;
     dry = op->data;
+
+    if (!dry->decided && ngx_http_idempotency_grpc_is(ctx->request)) {
+        ngx_http_idempotency_dry_decide(ctx->request, ctx, dry);
+
+        if (dry->told && ctx->result == NGX_HTTP_IDEMPOTENCY_NEW) {
+            ngx_http_idempotency_dry_settle(op, dry);
+        }
+    }
 
     if (!dry->decided) {
         ngx_http_idempotency_upstream_facts(ctx->request, ctx, &facts);

@@ -1,6 +1,6 @@
 
 /*
- * A header line added to an answer.
+ * Header lines of an answer: added, found.
  */
 
 
@@ -44,6 +44,27 @@ ngx_http_idempotency_header_no_store(ngx_http_request_t *r)
 
     return ngx_http_idempotency_add_multi_header(r,
                                          &r->headers_out.cache_control, h);
+}
+
+
+ngx_str_t *
+ngx_http_idempotency_header_find(ngx_list_t *list, ngx_str_t *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    for (part = &list->part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (h[i].hash && ngx_http_idempotency_header_is(&h[i].key, name)) {
+                return &h[i].value;
+            }
+        }
+    }
+
+    return NULL;
 }
 
 

@@ -1,6 +1,6 @@
 
 /*
- * A header line added to an answer.
+ * Header lines of an answer: added, found.
  */
 
 
@@ -31,6 +31,10 @@ ngx_table_elt_t *ngx_http_idempotency_header_add(ngx_list_t *list,
 
 /* Adds "Cache-Control: no-store".  NGX_OK or NGX_ERROR. */
 ngx_int_t ngx_http_idempotency_header_no_store(ngx_http_request_t *r);
+
+/* The value of the first line of that name among headers or trailers. */
+ngx_str_t *ngx_http_idempotency_header_find(ngx_list_t *list,
+    ngx_str_t *name);
 
 /* Is this header of that name? */
 ngx_uint_t ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name);

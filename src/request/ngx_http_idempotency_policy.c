@@ -16,6 +16,29 @@ static ngx_uint_t ngx_http_idempotency_policy_equal(const u_char *one,
     const u_char *two);
 
 
+/* in the order of the codes of gRPC, as google.rpc.Code maps them */
+
+static ngx_uint_t  ngx_http_idempotency_policy_grpc_statuses[] = {
+    200,    /* OK */
+    499,    /* CANCELLED */
+    500,    /* UNKNOWN */
+    400,    /* INVALID_ARGUMENT */
+    504,    /* DEADLINE_EXCEEDED */
+    404,    /* NOT_FOUND */
+    409,    /* ALREADY_EXISTS */
+    403,    /* PERMISSION_DENIED */
+    429,    /* RESOURCE_EXHAUSTED */
+    400,    /* FAILED_PRECONDITION */
+    409,    /* ABORTED */
+    400,    /* OUT_OF_RANGE */
+    501,    /* UNIMPLEMENTED */
+    500,    /* INTERNAL */
+    503,    /* UNAVAILABLE */
+    500,    /* DATA_LOSS */
+    401     /* UNAUTHENTICATED */
+};
+
+
 ngx_http_idempotency_verdict_e
 ngx_http_idempotency_policy_duplicate(const ngx_idempotency_record_t *record,
     const u_char *fingerprint, ngx_uint_t duplicate)
@@ -112,6 +135,58 @@ ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
 
     return facts->upstream ? NGX_IDEMPOTENCY_MARK_UNKNOWN
                            : NGX_IDEMPOTENCY_RELEASE;
+}
+
+
+ngx_http_idempotency_grpc_e
+ngx_http_idempotency_policy_grpc(const ngx_str_t *type)
+{
+    size_t   len;
+    u_char  *p;
+
+    static ngx_str_t  grpc = ngx_string("application/grpc");
+    static ngx_str_t  web = ngx_string("-web");
+
+    if (type->len < grpc.len
+        || ngx_strncasecmp(type->data, grpc.data, grpc.len) != 0)
+    {
+        return NGX_HTTP_IDEMPOTENCY_GRPC_NONE;
+    }
+
+    p = type->data + grpc.len;
+    len = type->len - grpc.len;
+
+    if (len == 0 || *p == '+' || *p == ';' || *p == ' ') {
+        return NGX_HTTP_IDEMPOTENCY_GRPC;
+    }
+
+    if (len >= web.len && ngx_strncasecmp(p, web.data, web.len) == 0) {
+        return NGX_HTTP_IDEMPOTENCY_GRPC_WEB;
+    }
+
+    return NGX_HTTP_IDEMPOTENCY_GRPC_NONE;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_policy_grpc_status(const ngx_str_t *value)
+{
+    ngx_int_t  n;
+
+    if (value == NULL || value->len > 2) {
+        return 0;
+    }
+
+    n = ngx_atoi(value->data, value->len);
+
+    if (n == NGX_ERROR
+        || n >= (ngx_int_t) (sizeof(ngx_http_idempotency_policy_grpc_statuses)
+                             / sizeof(ngx_uint_t)))
+    {
+        return 0;
+    }
+
+    return ngx_http_idempotency_policy_grpc_statuses[n];
 }
 
 

@@ -57,6 +57,15 @@ typedef enum {
 } ngx_http_idempotency_word_e;
 
 
+/* where an answer has its grpc-status */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_GRPC_NONE = 0,
+    NGX_HTTP_IDEMPOTENCY_GRPC,
+    NGX_HTTP_IDEMPOTENCY_GRPC_WEB
+} ngx_http_idempotency_grpc_e;
+
+
 /* everything that decides what becomes of a claim */
 
 typedef struct {
@@ -91,6 +100,19 @@ ngx_idempotency_op_e ngx_http_idempotency_policy_outcome(
     const ngx_http_idempotency_facts_t *facts,
     const ngx_http_idempotency_statuses_t *final,
     const ngx_http_idempotency_statuses_t *retryable);
+
+/*
+ * Is an answer of this content type judged by its grpc-status?  GRPC_WEB: only
+ * if that is in its header, otherwise it is in the body.
+ */
+ngx_http_idempotency_grpc_e ngx_http_idempotency_policy_grpc(
+    const ngx_str_t *type);
+
+/*
+ * The HTTP status that a grpc-status is judged as, or 0 when it is none: NULL
+ * where an answer has ended without one.
+ */
+ngx_uint_t ngx_http_idempotency_policy_grpc_status(const ngx_str_t *value);
 
 /*
  * The upstream was asked about an unknown.  REPLAY: executed, its answer is

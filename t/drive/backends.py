@@ -4,7 +4,9 @@ The request header X-Do says what they do: "ok" (201 with a length), "nolength",
 "cut" (a length, and less than that), "head" (a part of the header), "reset",
 "slow", "missing" (404).  X-Line has the status line, with %-escapes, instead of
 "201 Created".  The gRPC server does "ok", "error" (grpc-status 13 in the
-trailers), "reset" and "slow".  A GET is not an execution.
+trailers), "reset" and "slow"; "trailers:N" and "only:N" (grpc-status N, after a
+message or as all that there is), "none" (a message and no trailers) and "other"
+(trailers without a status).  A GET is not an execution.
 """
 
 import socket
@@ -212,6 +214,8 @@ class Fastcgi(Server):
 class Grpc(Server):
     """Unary calls; the message is the key, a blank, and what to do."""
 
+    type = 'application/grpc'
+
     def serve(self, sock, file):
         file.read(24)
         sock.sendall(frame(SETTINGS, 0, 0))
@@ -239,13 +243,21 @@ class Grpc(Server):
         if do == 'reset':
             sock.sendall(frame(RST_STREAM, 0, stream, struct.pack('>I', 2)))
             return
-        out = frame(HEADERS, END_HEADERS, stream, b'\x88' + fields(
-            ('content-type', 'application/grpc'),
-            ('x-effect', str(effect))))
+        do, _, status = do.partition(':')
+        trailers = [('grpc-status', status or ('13' if do == 'error' else '0')),
+                    ('grpc-message', 'from trailers')]
+        head = [('content-type', self.type), ('x-effect', str(effect))]
+        if do == 'only':
+            sock.sendall(frame(HEADERS, END_HEADERS | END_STREAM, stream,
+                               b'\x88' + fields(*head, *trailers)))
+            return
+        out = frame(HEADERS, END_HEADERS, stream, b'\x88' + fields(*head))
         if do != 'error':
-            out += frame(DATA, 0, stream,
+            out += frame(DATA, END_STREAM if do == 'none' else 0, stream,
                          b'\0' + struct.pack('>I', len(text)) + text)
-        sock.sendall(out + frame(HEADERS, END_HEADERS | END_STREAM, stream,
-                                 fields(('grpc-status',
-                                         '13' if do == 'error' else '0'),
-                                        ('grpc-message', 'from trailers'))))
+        if do == 'other':
+            trailers = trailers[1:]
+        if do != 'none':
+            out += frame(HEADERS, END_HEADERS | END_STREAM, stream,
+                         fields(*trailers))
+        sock.sendall(out)
