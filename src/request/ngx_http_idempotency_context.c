@@ -12,6 +12,7 @@
 #include "ngx_http_idempotency_variables.h"
 #include "ngx_http_idempotency_wait.h"
 #include "ngx_idempotency_random.h"
+#include "ngx_idempotency_share.h"
 
 
 static void ngx_http_idempotency_context_cleanup(void *data);
@@ -248,6 +249,16 @@ ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
     c = ctx->request->connection;
 
     ctx->store_time += ngx_current_msec - op->submitted;
+
+    /* many large answers may come before the first of them is sent */
+
+    if (op->record.body.len >= NGX_IDEMPOTENCY_SHARE_MIN
+        && ngx_idempotency_seal_open(ctx->conf->secrets, ctx->digest,
+                                     &op->record.head, &op->record.body)
+           == NGX_OK)
+    {
+        ctx->op = ngx_idempotency_share(op);
+    }
 
     /* ngx_http_request_handler() goes on with the phases or the writer */
 

@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_idempotency_share.h"
 
 
 typedef struct {
@@ -85,6 +86,9 @@ ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
     {
         return NGX_DECLINED;
     }
+
+    ctx->op = ngx_idempotency_share(ctx->op);
+    record = &ctx->op->record;
 
     ctx->stored = ngx_palloc(r->pool, sizeof(ngx_idempotency_answer_t));
     if (ctx->stored == NULL) {

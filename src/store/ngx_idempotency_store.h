@@ -259,6 +259,7 @@ struct ngx_idempotency_op_s {
     ngx_msec_t                      submitted;
     uint64_t                        started;      /* usec, if counted */
     ngx_uint_t                      shared;       /* besides its caller */
+    ngx_queue_t                     replays;      /* see share.c */
     ngx_atomic_uint_t               connection;   /* its number, for logs */
 
     ngx_idempotency_op_handler_pt   handler;

@@ -18,6 +18,7 @@ it: "/pay/slow/300" waits 300 ms and answers 201.  Words:
     cutchunked/N      chunked, N bytes, then FIN
     eof/N             no length: N bytes, then FIN
     big/N, bigchunked/N
+    waitbig/N         big once the test calls go()
     drip/N/MS         chunked, N pieces with MS milliseconds between them
     trailers          chunked with a trailer
     hints             103, then 201
@@ -247,6 +248,10 @@ class Ledger:
         return False
 
     async def _do_big(self, call, n, *rest):
+        call.answer(201, filler(int(n), call.effect))
+
+    async def _do_waitbig(self, call, n, *rest):
+        await self.gate.wait()
         call.answer(201, filler(int(n), call.effect))
 
     async def _do_bigchunked(self, call, n, *rest):

@@ -1,0 +1,122 @@
+
+/*
+ * One copy in memory of an answer that several requests replay.
+ *
+ * A client that reads slowly keeps the answer in memory that it gets.  So the
+ * operations whose large answers are being sent by this worker are known, and
+ * who has read the same answer from the store goes on with theirs.
+ */
+
+
+#include "ngx_idempotency_share.h"
+
+
+#define NGX_IDEMPOTENCY_SHARE_BUCKETS  256
+
+
+static ngx_uint_t ngx_idempotency_share_is_same(ngx_idempotency_op_t *one,
+    ngx_idempotency_op_t *two);
+static ngx_int_t ngx_idempotency_share_add(ngx_queue_t *bucket,
+    ngx_idempotency_op_t *op);
+static void ngx_idempotency_share_remove(void *data);
+
+
+static ngx_queue_t  ngx_idempotency_share_buckets
+                        [NGX_IDEMPOTENCY_SHARE_BUCKETS];
+
+
+ngx_idempotency_op_t *
+ngx_idempotency_share(ngx_idempotency_op_t *op)
+{
+    ngx_queue_t           *q, *bucket;
+    ngx_idempotency_op_t  *other;
+
+    if (op->record.body.len < NGX_IDEMPOTENCY_SHARE_MIN || op->replays.next) {
+        return op;
+    }
+
+    bucket = &ngx_idempotency_share_buckets[op->digest[0]];
+
+    if (bucket->next == NULL) {
+        ngx_queue_init(bucket);
+    }
+
+    for (q = ngx_queue_head(bucket);
+         q != ngx_queue_sentinel(bucket);
+         q = ngx_queue_next(q))
+    {
+        other = ngx_queue_data(q, ngx_idempotency_op_t, replays);
+
+        if (ngx_idempotency_share_is_same(op, other)) {
+            ngx_idempotency_op_debug(op, "has an answer that is here");
+
+            ngx_idempotency_op_drop(op);
+
+            return ngx_idempotency_op_share(other);
+        }
+    }
+
+    /* short of memory it is not shared, that is all */
+
+    (void) ngx_idempotency_share_add(bucket, op);
+
+    return op;
+}
+
+
+/* all that a replay looks at */
+
+static ngx_uint_t
+ngx_idempotency_share_is_same(ngx_idempotency_op_t *one,
+    ngx_idempotency_op_t *two)
+{
+    ngx_idempotency_record_t  *a, *b;
+
+    a = &one->record;
+    b = &two->record;
+
+    return one->store == two->store
+           && one->type == two->type
+           && one->result == two->result
+           && a->state == b->state
+           && a->fence == b->fence
+           && a->head.len == b->head.len
+           && a->body.len == b->body.len
+           && ngx_memcmp(one->digest, two->digest, NGX_IDEMPOTENCY_DIGEST_LEN)
+              == 0
+           && ngx_memcmp(a->fingerprint, b->fingerprint,
+                         NGX_IDEMPOTENCY_FINGERPRINT_LEN)
+              == 0
+           && ngx_memcmp(a->head.data, b->head.data, a->head.len) == 0
+           && ngx_memcmp(a->body.data, b->body.data, a->body.len) == 0;
+}
+
+
+static ngx_int_t
+ngx_idempotency_share_add(ngx_queue_t *bucket, ngx_idempotency_op_t *op)
+{
+    ngx_pool_cleanup_t  *cln;
+
+    cln = ngx_pool_cleanup_add(op->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_idempotency_share_remove;
+    cln->data = op;
+
+    ngx_queue_insert_head(bucket, &op->replays);
+
+    return NGX_OK;
+}
+
+
+/* its last caller has dropped it */
+
+static void
+ngx_idempotency_share_remove(void *data)
+{
+    ngx_idempotency_op_t *op = data;
+
+    ngx_queue_remove(&op->replays);
+}
