@@ -89,8 +89,23 @@ def settled_elsewhere():
        'that is no more', store()['unknown'])
 
 
+def full():
+    up_line = 'idempotency_store_up{store="a\\"b\\\\c"} %d\n'
+    server('CONFIG', 'SET', 'maxmemory', '1')
+    same(gw.post('/r/ok', 'full').status, 503, 'Redis has no memory')
+    same((store()['health'], store()['state'], store()['why']),
+         ('down', 'full', 'full: new keys are refused'), 'it is full')
+    ok(up_line % 0 in get('prometheus'), 'for Prometheus too')
+    server('CONFIG', 'SET', 'maxmemory', '0')
+    same(store()['state'], 'full', 'nobody has tried since')
+    same(gw.post('/r/ok', 'room').status, 201, 'there is room again')
+    same((store()['health'], store()['state']), ('ok', 'ok'), 'all is well')
+    ok(up_line % 1 in get('prometheus'), 'for Prometheus too')
+
+
 names()
 connections()
+full()
 settled_elsewhere()
 away()
 # it has come back empty, which is noticed

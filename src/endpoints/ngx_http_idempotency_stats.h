@@ -22,7 +22,11 @@ typedef struct {
     ngx_uint_t                         unknown;   /* as far as noted */
     time_t                             oldest;    /* of these, its age */
     ngx_uint_t                         health;    /* stats_health_e */
-    const char                        *why;
+    size_t                             zone_unknown;  /* in the zone, all */
+    size_t                             zone_unknown_bytes;
+    ngx_uint_t                         full;      /* refused a new key */
+    const char                        *state;     /* the reason by name */
+    const char                        *why;       /* and for people */
 } ngx_http_idempotency_stats_store_t;
 
 

@@ -12,8 +12,14 @@ static void ngx_http_idempotency_stats_collect_store(
     ngx_http_idempotency_stats_store_t *store);
 static void ngx_http_idempotency_stats_sum(ngx_atomic_t *to,
     ngx_atomic_t *from, size_t size);
+static void ngx_http_idempotency_stats_unknown(
+    ngx_http_idempotency_stats_store_t *store);
 static void ngx_http_idempotency_stats_health(
     ngx_http_idempotency_stats_store_t *store);
+static void ngx_http_idempotency_stats_is(
+    ngx_http_idempotency_stats_store_t *store,
+    ngx_http_idempotency_stats_health_e health, const char *state,
+    const char *why);
 
 
 ngx_int_t
@@ -74,7 +80,10 @@ ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
 
     if (store->store->usage) {
         store->store->usage(store->store, &store->usage);
+        ngx_http_idempotency_stats_unknown(store);
     }
+
+    store->full = counts->unknowns[n].full;
 
     i = 0;
 
@@ -103,64 +112,118 @@ ngx_http_idempotency_stats_sum(ngx_atomic_t *to, ngx_atomic_t *from,
 }
 
 
-/* the worst comes first; the words are for people */
+/* records that nobody runs any more are unknown, or will be in a moment */
+
+static void
+ngx_http_idempotency_stats_unknown(ngx_http_idempotency_stats_store_t *store)
+{
+    ngx_idempotency_usage_t  *usage;
+
+    usage = &store->usage;
+
+    store->zone_unknown = usage->unknown;
+
+    if (usage->executing > store->now.leases) {
+        store->zone_unknown += usage->executing - store->now.leases;
+    }
+
+    store->zone_unknown_bytes = store->zone_unknown * usage->record;
+}
+
+
+/* the worst comes first */
 
 static void
 ngx_http_idempotency_stats_health(ngx_http_idempotency_stats_store_t *store)
 {
     ngx_atomic_t  *connections;
 
-    store->health = NGX_HTTP_IDEMPOTENCY_STATS_DOWN;
-
     if (store->store->usage) {
 
         if (store->usage.broken) {
-            store->why = "damaged: restart nginx";
+            ngx_http_idempotency_stats_is(store,
+                                          NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
+                                          "damaged", "damaged: restart nginx");
             return;
         }
 
-        store->health = NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED;
+        if (store->full) {
+            ngx_http_idempotency_stats_is(store,
+                                          NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
+                                          "full",
+                                          "full: new keys are refused");
+            return;
+        }
 
         if (store->usage.free < store->usage.size / 10) {
-            store->why = "less than a tenth is free";
+            ngx_http_idempotency_stats_is(store,
+                                          NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,
+                                          "nearly_full",
+                                          "less than a tenth is free");
             return;
         }
 
-        store->health = NGX_HTTP_IDEMPOTENCY_STATS_OK;
-        store->why = "";
-
+        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_OK,
+                                      "ok", "");
         return;
     }
 
     connections = store->now.redis.connections;
 
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_READY] == 0) {
-        store->why = "not connected";
+        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
+                                      "disconnected", "not connected");
         return;
     }
 
     if ((time_t) store->now.forgetful > ngx_time()) {
-        store->why = "has lost data: new keys are refused";
+        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
+                                      "lost_data",
+                                      "has lost data: new keys are refused");
         return;
     }
 
     if (store->now.lonely) {
-        store->why = "too few replicas: new keys are refused";
+        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
+                                      "too_few_replicas",
+                                      "too few replicas: new keys are "
+                                      "refused");
         return;
     }
 
-    store->health = NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED;
+    if (store->full) {
+        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
+                                      "full", "full: new keys are refused");
+        return;
+    }
 
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_DOWN]) {
-        store->why = "some connections are down";
+        ngx_http_idempotency_stats_is(store,
+                                      NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,
+                                      "connections_down",
+                                      "some connections are down");
         return;
     }
 
     if (store->now.later) {
-        store->why = "outcomes wait to be told";
+        ngx_http_idempotency_stats_is(store,
+                                      NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,
+                                      "outcomes_waiting",
+                                      "outcomes wait to be told");
         return;
     }
 
-    store->health = NGX_HTTP_IDEMPOTENCY_STATS_OK;
-    store->why = "";
+    ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_OK, "ok",
+                                  "");
+}
+
+
+static void
+ngx_http_idempotency_stats_is(ngx_http_idempotency_stats_store_t *store,
+    ngx_http_idempotency_stats_health_e health, const char *state,
+    const char *why)
+{
+    store->health = health;
+    store->state = state;
+    store->why = why;
 }

@@ -130,9 +130,10 @@ ngx_http_idempotency_stats_json_store(
     ngx_http_idempotency_text_add(text, "{\"name\":\"");
     ngx_http_idempotency_text_json(text, &store->store->name);
     ngx_http_idempotency_text_add(text,
-        "\",\"kind\":\"%s\",\"health\":\"%s\",\"why\":\"%s\",",
+        "\",\"kind\":\"%s\",\"health\":\"%s\",\"state\":\"%s\","
+        "\"why\":\"%s\",",
         store->store->usage ? "shm" : "redis", health[store->health],
-        store->why);
+        store->state, store->why);
 
     ngx_http_idempotency_stats_json_latency(text, "claim", &counts->claim);
     ngx_http_idempotency_stats_json_latency(text, "complete",
@@ -156,8 +157,10 @@ ngx_http_idempotency_stats_json_store(
 
     if (store->store->usage) {
         ngx_http_idempotency_text_add(text,
-            ",\"zone\":{\"size\":%uz,\"free\":%uz,\"records\":%uz}}",
-            store->usage.size, store->usage.free, store->usage.records);
+            ",\"zone\":{\"size\":%uz,\"free\":%uz,\"records\":%uz,"
+            "\"unknown\":%uz,\"unknown_bytes\":%uz}}",
+            store->usage.size, store->usage.free, store->usage.records,
+            store->zone_unknown, store->zone_unknown_bytes);
 
     } else {
         ngx_http_idempotency_stats_json_redis(store, text);

@@ -93,6 +93,14 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_SHM,
       ngx_http_idempotency_stats_at(usage.records) },
 
+    { "zone_unknown", "gauge", "Records of these whose outcome is unknown.",
+      NGX_HTTP_IDEMPOTENCY_STATS_SHM,
+      ngx_http_idempotency_stats_at(zone_unknown) },
+
+    { "zone_unknown_bytes", "gauge", "What they take of an embedded store.",
+      NGX_HTTP_IDEMPOTENCY_STATS_SHM,
+      ngx_http_idempotency_stats_at(zone_unknown_bytes) },
+
     { "redis_reconnects_total", "counter",
       "Connections to Redis that had to be made again.",
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
@@ -318,6 +326,17 @@ ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
                                           &stats->stores[i].store->name);
         ngx_http_idempotency_text_add(text, "} %d\n",
             stats->stores[i].health != NGX_HTTP_IDEMPOTENCY_STATS_OK);
+    }
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_store_state How the store is, by name.\n"
+        "# TYPE idempotency_store_state gauge\n");
+
+    for (i = 0; i < stats->nstores; i++) {
+        ngx_http_idempotency_stats_sample(text, "store_state",
+                                          &stats->stores[i].store->name);
+        ngx_http_idempotency_text_add(text, ",state=\"%s\"} 1\n",
+                                      stats->stores[i].state);
     }
 }
 

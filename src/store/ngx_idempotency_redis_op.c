@@ -257,6 +257,14 @@ ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
         return;
     }
 
+    /* before Redis 7 this is somewhere in the text of a script's error */
+
+    if (ngx_strlcasestrn(message->data, message->data + message->len,
+                         (u_char *) "OOM ", 4 - 1))
+    {
+        rop->op->full = 1;
+    }
+
     if (ngx_idempotency_redis_op_settles(rop->op)) {
         ngx_idempotency_redis_later_add(rop->op, rop->op->type);
     }

@@ -154,6 +154,7 @@ ngx_idempotency_shm_submit(ngx_idempotency_op_t *op)
         }
 
         if (op->error == NGX_IDEMPOTENCY_ERROR_FULL) {
+            op->full = 1;
             ngx_idempotency_shm_log_full(ctx);
         }
 
@@ -277,6 +278,9 @@ ngx_idempotency_shm_usage(ngx_idempotency_store_t *store,
     usage->size = ctx->shpool->end - (u_char *) ctx->shpool;
     usage->free = ctx->shpool->pfree * ngx_pagesize;
     usage->records = ctx->sh->number;
+    usage->executing = ctx->sh->states[NGX_IDEMPOTENCY_EXECUTING];
+    usage->unknown = ctx->sh->states[NGX_IDEMPOTENCY_UNKNOWN];
+    usage->record = sizeof(ngx_idempotency_shm_node_t);
     usage->broken = (ctx->sh->mark == NGX_IDEMPOTENCY_SHM_BROKEN);
 }
 

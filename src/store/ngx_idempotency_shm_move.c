@@ -213,6 +213,9 @@ ngx_idempotency_shm_set_state(ngx_idempotency_shm_ctx_t *ctx,
 
     ngx_idempotency_shm_point();
 
+    ctx->sh->states[node->state]--;
+    ctx->sh->states[state]++;
+
     node->state = (u_char) state;
 
     ngx_memory_barrier();

@@ -243,6 +243,7 @@ ngx_idempotency_shm_insert_trees(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_time_insert(ctx, node, due);
 
     sh->number++;
+    sh->states[node->state]++;
 }
 
 
@@ -268,6 +269,7 @@ ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     sh->number--;
+    sh->states[node->state]--;
 
     ngx_idempotency_shm_tree(ctx, key, &tree);
     ngx_rbtree_delete(&tree, &node->node);

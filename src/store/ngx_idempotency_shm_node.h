@@ -26,10 +26,6 @@
     (NGX_IDEMPOTENCY_DIGEST_LEN - sizeof(ngx_rbtree_key_t))
 
 
-/* the state of a node that is no record: the mark of a sequence */
-#define NGX_IDEMPOTENCY_SHM_MARK         (NGX_IDEMPOTENCY_TOMBSTONE + 1)
-
-
 typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
 
 

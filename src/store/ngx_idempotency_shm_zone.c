@@ -235,6 +235,7 @@ ngx_idempotency_shm_init_sh(ngx_idempotency_shm_ctx_t *ctx)
     ctx->shpool->log_nomem = 0;
 
     sh->number = 0;
+    ngx_memzero(sh->states, sizeof(sh->states));
     sh->due = 0;
 
     ngx_rbtree_sentinel_init(&sh->sentinel);

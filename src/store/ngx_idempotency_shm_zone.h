@@ -17,6 +17,10 @@
 typedef struct ngx_idempotency_shm_node_s  ngx_idempotency_shm_node_t;
 
 
+/* the state of a node that is no record: the mark of a sequence */
+#define NGX_IDEMPOTENCY_SHM_MARK  (NGX_IDEMPOTENCY_TOMBSTONE + 1)
+
+
 /*
  * What the last holder of the mutex left behind.  CLEAN whenever nobody holds
  * it; a holder makes it CHANGING.  Found CHANGING, a holder has died, and the
@@ -44,6 +48,8 @@ typedef struct {
     ngx_atomic_t                  mark;          /* shm_mark_e */
     uint64_t                      fence;         /* the last one given */
     ngx_uint_t                    number;        /* of records */
+    ngx_uint_t                    states         /* the same by their states */
+                                      [NGX_IDEMPOTENCY_SHM_MARK + 1];
     ngx_uint_t                    rebuilds;
     ngx_idempotency_shm_node_t   *records;
     ngx_rbtree_node_t           **roots;         /* trees by digest */

@@ -18,6 +18,7 @@
 static void ngx_idempotency_op_begins(ngx_idempotency_op_t *op);
 static uint64_t ngx_idempotency_op_now(void);
 static void ngx_idempotency_op_count(ngx_idempotency_op_t *op);
+static void ngx_idempotency_op_room(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_note(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 
@@ -191,6 +192,7 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
     counts = op->store->counts;
 
     if (op->store->unknowns) {
+        ngx_idempotency_op_room(op);
         ngx_idempotency_op_note(op);
     }
 
@@ -204,6 +206,41 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
                                        ? &counts->claim : &counts->complete,
                                        ngx_idempotency_op_now()
                                        - op->started);
+    }
+}
+
+
+/* a record that is there already needs no room, and shows nothing */
+
+static void
+ngx_idempotency_op_room(ngx_idempotency_op_t *op)
+{
+    ngx_uint_t  made;
+
+    switch (op->type) {
+
+    case NGX_IDEMPOTENCY_CLAIM:
+        made = op->result == NGX_IDEMPOTENCY_GRANTED
+               && op->record.attempts == 1
+               && !(op->flags & NGX_IDEMPOTENCY_CLAIM_ISSUED);
+        break;
+
+    case NGX_IDEMPOTENCY_ISSUE:
+        made = op->result == NGX_IDEMPOTENCY_OK;
+        break;
+
+    default:
+        return;
+    }
+
+    if (op->full) {
+        op->store->unknowns->full = 1;
+
+    } else if (made
+               && op->error == NGX_IDEMPOTENCY_ERROR_NONE
+               && op->store->unknowns->full)
+    {
+        op->store->unknowns->full = 0;
     }
 }
 

@@ -41,6 +41,10 @@ typedef struct {
     size_t                          size;
     size_t                          free;
     size_t                          records;
+    size_t                          record;      /* of one without answer */
+    size_t                          executing;   /* of them: a lease may be
+                                                    over */
+    size_t                          unknown;     /* of them */
     ngx_uint_t                      broken;      /* refuses everything */
 } ngx_idempotency_usage_t;
 
@@ -271,6 +275,7 @@ struct ngx_idempotency_op_s {
     unsigned                        pending:1;    /* the handler will come */
     unsigned                        detached:1;   /* nobody waits any more */
     unsigned                        unsure:1;     /* failed, may have worked */
+    unsigned                        full:1;       /* failed for want of room */
     unsigned                        expects:1;    /* expected is set */
 };
 

@@ -273,7 +273,11 @@ function facts(store) {
                 ['waiting', store.waiting],
                 ['unknown, ever', store.unknown.total]];
   if (store.zone) {
+    const share = 100 * store.zone.unknown_bytes / store.zone.size;
     list.push(['records', store.zone.records]);
+    list.push(['unknown', store.zone.unknown, share > 10]);
+    if (share > 1)
+      list.push(['in unknowns', Math.ceil(share) + ' %', share > 10]);
   } else {
     const c = store.connections;
     const all = Object.values(c).reduce((a, b) => a + b, 0);
