@@ -29,11 +29,13 @@ other = free_port()
 gw = Gateway(up, workers=2, locations='''
         location = /stats { idempotency_stats; }
         location "%s" { idempotency main; proxy_pass http://up; }
+        location /little/ { idempotency little; proxy_pass http://up; }
         location = /records {
             idempotency_lookup main admin;
             idempotency_scope none;
         }
 ''' % EVIL, http='''
+    idempotency_store little shm:32k;
     server {
         listen 127.0.0.1:%d;
         location = /stats { idempotency_stats; }
@@ -133,6 +135,16 @@ def test_unknown():
     b.look(1100, 900)
 
 
+def test_full():
+    for i in range(200):
+        if gw.post('/little/reset', 'full%d' % i).status == 503:
+            break
+    card = 'return document.querySelector("[data-store=little] %s").innerText'
+    shows(card % '.pill', 'down')
+    shows(card % '.why', 'full: new keys are refused')
+    ok('in unknowns' in b.run(card % 'dl'), 'by unknowns', b.run(card % 'dl'))
+
+
 def test_names():
     gw.post('/%3Cimg%20src=x%20onerror=document.title=1%3E/ok', 'evil')
     shows(CELL, 1, EVIL, 'new')
@@ -176,6 +188,7 @@ with browser.Browser() as b:
     test_load()
     test_now()
     test_unknown()
+    test_full()
     test_names()
     test_complaints()
 
