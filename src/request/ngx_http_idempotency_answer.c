@@ -395,6 +395,19 @@ ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
         return;
     }
 
+    if (op->store->largest
+        && op->head.len + op->body_len
+           > op->store->largest + NGX_IDEMPOTENCY_STORE_HEAD)
+    {
+        /* it could be written, and not be read again */
+
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "idempotency answer of record \"%*xs\" is too large "
+                      "with its header, it is not kept",
+                      (size_t) 8, ctx->digest);
+        return;
+    }
+
     op->keep = 1;
 }
 

@@ -173,6 +173,10 @@ typedef enum {
 #define NGX_IDEMPOTENCY_TELL             0x20
 
 
+/* where bodies have a limit: what the head of an answer may take besides */
+#define NGX_IDEMPOTENCY_STORE_HEAD       32768
+
+
 /* a list is as long as this, or somewhat longer, and then ends */
 #define NGX_IDEMPOTENCY_LIST_ENTRIES     256
 
