@@ -133,20 +133,19 @@ ngx_http_idempotency_upstream_redirected(ngx_http_request_t *r,
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    name = &r->upstream->headers_in.x_accel_redirect->value;
-
-    if (!up->arrived
-        && (name->data[0] == '@'
-            ? (name->len != clcf->name.len
-               || ngx_memcmp(name->data, clcf->name.data, name->len) != 0)
-            : !(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))))
-    {
-        /* there is no such location: this one is error_page's */
-
+    if (up->error_page != r->error_page || up->recursive) {
         up->followed = 0;
 
-    } else if (up->error_page != r->error_page || up->recursive) {
-        up->followed = 0;
+    } else if (!up->arrived) {
+        name = &r->upstream->headers_in.x_accel_redirect->value;
+
+        /* if there is no such location, this one is error_page's */
+
+        up->followed = (name->data[0] == '@')
+                       ? (name->len == clcf->name.len
+                          && ngx_memcmp(name->data, clcf->name.data, name->len)
+                             == 0)
+                       : (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) != 0;
     }
 
     up->arrived = 1;
