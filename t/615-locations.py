@@ -274,6 +274,8 @@ LEASE = '''
     location /tls/ {
         idempotency main;
         idempotency_unknown retry;
+        # nginx keeps a session to the end, and never frees it
+        proxy_ssl_session_reuse off;
         proxy_pass https://127.0.0.1:%(tls)d;
     }
     location /lock/ {
