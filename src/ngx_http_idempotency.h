@@ -126,6 +126,9 @@ typedef struct {
     ngx_array_t                        peers;      /* see upstream_gate.c */
     ngx_uint_t                         try_files;  /* of these modules: the */
     ngx_uint_t                         dav;        /* ctx_index, or unset */
+    ngx_uint_t                         access;
+    ngx_uint_t                         auth_basic;
+    ngx_uint_t                         auth_request;
 } ngx_http_idempotency_main_conf_t;
 
 
@@ -349,6 +352,9 @@ typedef struct {
     ngx_http_request_t                *request;
     ngx_http_idempotency_loc_conf_t   *conf;   /* of the protected location */
     ngx_idempotency_store_t           *in_flight;  /* counted there */
+
+    ngx_http_core_loc_conf_t          *checking;   /* access, there */
+    ngx_uint_t                         barred;     /* by that: the status */
 
     ngx_http_idempotency_way_e         way;
     ngx_http_idempotency_result_e      result;

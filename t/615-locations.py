@@ -158,6 +158,33 @@ ACCESS = '''
             add_header X-App unprotected always;
             proxy_pass http://up;
         }
+        location /login/ {
+            auth_basic payments;
+            error_page 401 = @login;
+            proxy_pass http://up;
+        }
+        location /login-off/ {
+            auth_basic payments;
+            error_page 401 = @login-off;
+            proxy_pass http://up;
+        }
+        location /login-tries/ {
+            auth_basic payments;
+            error_page 401 = @login-tries;
+            proxy_pass http://up;
+        }
+        location /login-limited/ {
+            limit_req zone=once;
+            auth_basic payments;
+            error_page 401 503 = @login;
+            proxy_pass http://up;
+        }
+        location @login { proxy_pass http://127.0.0.1:%(other)d; }
+        location @login-off {
+            idempotency off;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
+        location @login-tries { try_files /nothing @login; }
     }
 '''
 
@@ -435,6 +462,24 @@ def test_access_and_profile():
             headers=RIGHT, port=access)
 
 
+def test_refused_then_error_page():
+    """whom a location refuses gets nothing of what is kept for others"""
+    for path in ('/login/ok', '/login-off/ok', '/login-tries/ok',
+                 '/login-limited/ok'):
+        key, limit = path.strip('/').replace('/', '-'), [('X-Limit', path)]
+        a = gw.post(path, key, headers=RIGHT + limit, port=access)
+        same((a.status, a.replayed), (201, False), path + ': let in')
+        for body in (b'x', b'other'):
+            b = gw.post(path, key, headers=WRONG + limit, port=access,
+                        body=body)
+            same((b.status, b.replayed, b.body == a.body),
+                 (401, False, False), path + ': refused')
+        executed(other, key, 0, path + ': refused')
+        if 'limited' not in path:
+            replays(gw, path, key, a, path, headers=RIGHT, port=access)
+        executed(up, key, 1, path)
+
+
 def protected(path, name, headers=()):
     """by the key of the location that it arrives at"""
     key = name.replace(' ', '-')
@@ -682,14 +727,31 @@ def test_stale_answer():
     executed(up, 'stale-500', 1, 'stale, 500')
 
 
+def test_revalidated_answer():
+    """304: what is cached is the answer to this request as well"""
+    cached = [('X-Cache', 'revalidate')]
+    modified = '?h=Last-Modified:Mon,%2001%20Jan%202024%2000:00:00%20GMT'
+    first = gw.post('/revalidate/ok' + modified, 'fresh', headers=cached,
+                    method='GET', body=None)
+    time.sleep(2.1)
+    path = '/revalidate/status/304'
+    a = gw.post(path, 'revalidated', headers=cached, method='GET', body=None)
+    same((a.status, a.body), (201, first.body), 'revalidated')
+    replays(gw, path, 'revalidated', a, 'revalidated', headers=cached,
+            method='GET', body=None)
+    executed(up, 'revalidated', 1, 'revalidated')
+
+
 TESTS = [test_access_after_try_files, test_access_after_try_files_of_a_proxy,
          test_access_after_error_page, test_access_after_index,
-         test_access_and_profile, test_passed_then_protected,
+         test_access_and_profile, test_refused_then_error_page,
+         test_passed_then_protected,
          test_passed_then_error_page, test_return_and_error_page,
          test_rewrite, test_auth_request_down, test_limit_req, test_backup,
-         test_page, test_accel, test_lease_and_handshake,
+         test_page, test_accel, test_accel_from_an_unprotected_location,
+         test_recursive_error_pages, test_lease_and_handshake,
          test_lease_and_cache_lock, test_word_in_half_a_header,
-         test_stale_answer]
+         test_stale_answer, test_revalidated_answer]
 
 for test in TESTS:
     if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:

@@ -22,6 +22,7 @@ static ngx_int_t ngx_http_idempotency_act_own(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_act_unsure(ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_ask(ngx_http_request_t *r,
@@ -101,6 +102,16 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
 
     if (op->result == NGX_IDEMPOTENCY_EXISTS) {
         ctx->seen = 1;
+
+        if (ctx->barred) {
+
+            /* whoever made the record may have been let in */
+
+            ngx_http_idempotency_act_unsure(ctx);
+
+            return ngx_http_idempotency_problem_failed(ctx, ctx->barred);
+        }
+
         return ngx_http_idempotency_act_duplicate(r, ctx);
     }
 
@@ -267,14 +278,7 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
 
     if (verdict != NGX_HTTP_IDEMPOTENCY_REPLAY) {
 
-        if (ctx->op->type == NGX_IDEMPOTENCY_CLAIM
-            && ctx->op->unsure
-            && ctx->op->record.state < NGX_IDEMPOTENCY_DONE)
-        {
-            /* an earlier try that got no reply may arrive yet */
-
-            ngx_http_idempotency_context_take_back(ctx);
-        }
+        ngx_http_idempotency_act_unsure(ctx);
 
         return ngx_http_idempotency_problem(r, ctx, verdict);
     }
@@ -303,6 +307,20 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     default: /* NGX_ERROR */
         return ngx_http_idempotency_problem_failed(ctx,
                                              NGX_HTTP_INTERNAL_SERVER_ERROR);
+    }
+}
+
+
+static void
+ngx_http_idempotency_act_unsure(ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->op->type == NGX_IDEMPOTENCY_CLAIM
+        && ctx->op->unsure
+        && ctx->op->record.state < NGX_IDEMPOTENCY_DONE)
+    {
+        /* an earlier try that got no reply may arrive yet */
+
+        ngx_http_idempotency_context_take_back(ctx);
     }
 }
 

@@ -57,6 +57,13 @@ ngx_http_idempotency_handler_init(ngx_conf_t *cf)
 
     *h = ngx_http_idempotency_location_enter;
 
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PREACCESS_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_idempotency_location_check;
+
     h = ngx_array_push(&cmcf->phases[NGX_HTTP_ACCESS_PHASE].handlers);
     if (h == NULL) {
         return NGX_ERROR;
@@ -104,9 +111,16 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW) {
+    if (ctx == NULL
+        || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_NEW
+        || r->post_action)
+    {
         return NGX_DECLINED;
     }
+
+    /* until the access modules have let it in, see location.c */
+
+    ctx->checking = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
@@ -187,7 +201,13 @@ ngx_http_idempotency_handler_before(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_context_get(r);
 
-    if (ctx == NULL || !ngx_http_idempotency_location_decides(r, 1)) {
+    if (ctx == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ctx->checking = NULL;
+
+    if (!ngx_http_idempotency_location_decides(r, 1)) {
         return NGX_DECLINED;
     }
 

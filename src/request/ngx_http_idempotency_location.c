@@ -15,6 +15,10 @@
 
 static ngx_uint_t ngx_http_idempotency_location_module(ngx_conf_t *cf,
     char *name);
+static ngx_uint_t ngx_http_idempotency_location_guarded(
+    ngx_http_request_t *r);
+static void ngx_http_idempotency_location_bar(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 
 
 void
@@ -28,6 +32,12 @@ ngx_http_idempotency_location_init(ngx_conf_t *cf)
                                                  "ngx_http_try_files_module");
     imcf->dav = ngx_http_idempotency_location_module(cf,
                                                      "ngx_http_dav_module");
+    imcf->access = ngx_http_idempotency_location_module(cf,
+                                                    "ngx_http_access_module");
+    imcf->auth_basic = ngx_http_idempotency_location_module(cf,
+                                                "ngx_http_auth_basic_module");
+    imcf->auth_request = ngx_http_idempotency_location_module(cf,
+                                              "ngx_http_auth_request_module");
 }
 
 
@@ -68,6 +78,10 @@ ngx_http_idempotency_location_enter(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
+    if (ctx && ctx->checking) {
+        ngx_http_idempotency_location_bar(r, ctx);
+    }
+
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
     if (!ngx_http_idempotency_location_protects(r, ilcf)) {
@@ -94,6 +108,119 @@ ngx_http_idempotency_location_enter(ngx_http_request_t *r)
     }
 
     return NGX_DECLINED;
+}
+
+
+/*
+ * Where limit_req refuses a request, the access modules do not see it: whoever
+ * sends it is not known then.
+ */
+
+ngx_int_t
+ngx_http_idempotency_location_check(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    if (r != r->main || r->post_action) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    if (ctx
+        && ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_NEW
+        && ngx_http_idempotency_location_guarded(r))
+    {
+        ctx->checking = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    }
+
+    return NGX_DECLINED;
+}
+
+
+/*
+ * The configurations of these modules begin with lists of rules for IPv4 and,
+ * as nginx was built, IPv6 and unix; a complex value; an URI.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_location_guarded(ngx_http_request_t *r)
+{
+    void                              **conf;
+    ngx_str_t                          *uri;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_idempotency_module);
+
+    if (imcf->access != NGX_CONF_UNSET_UINT) {
+        conf = r->loc_conf[imcf->access];
+
+        if (conf[0]
+#if (NGX_HAVE_INET6)
+            || conf[1]
+#if (NGX_HAVE_UNIX_DOMAIN)
+            || conf[2]
+#endif
+#elif (NGX_HAVE_UNIX_DOMAIN)
+            || conf[1]
+#endif
+            )
+        {
+            return 1;
+        }
+    }
+
+    if (imcf->auth_basic != NGX_CONF_UNSET_UINT) {
+        conf = r->loc_conf[imcf->auth_basic];
+
+        if (conf[0]) {
+            return 1;
+        }
+    }
+
+    if (imcf->auth_request != NGX_CONF_UNSET_UINT) {
+        uri = r->loc_conf[imcf->auth_request];
+
+        return uri->len != 0;
+    }
+
+    return 0;
+}
+
+
+/* It was not let in: error_page leads here.  "=" has forgotten the status. */
+
+static void
+ngx_http_idempotency_location_bar(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_str_t                 *value;
+    ngx_uint_t                 i;
+    ngx_http_err_page_t       *page;
+    ngx_http_core_loc_conf_t  *clcf, *last;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    last = ctx->checking;
+    ctx->checking = NULL;
+    ctx->barred = NGX_HTTP_FORBIDDEN;
+
+    if (last->error_pages == NULL) {
+        return;
+    }
+
+    page = last->error_pages->elts;
+
+    for (i = 0; i < last->error_pages->nelts; i++) {
+        value = &page[i].value.value;
+
+        if (value->len == clcf->name.len
+            && ngx_memcmp(value->data, clcf->name.data, value->len) == 0)
+        {
+            ctx->barred = page[i].status;
+            return;
+        }
+    }
 }
 
 

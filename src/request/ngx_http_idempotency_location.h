@@ -21,6 +21,12 @@ void ngx_http_idempotency_location_init(ngx_conf_t *cf);
  */
 ngx_int_t ngx_http_idempotency_location_enter(ngx_http_request_t *r);
 
+/*
+ * Access to the location is going to be checked; where that leads to an
+ * error page, ctx->barred is set.  A handler of the preaccess phase.
+ */
+ngx_int_t ngx_http_idempotency_location_check(ngx_http_request_t *r);
+
 /* The location is protected, and this request is one of those it means. */
 ngx_uint_t ngx_http_idempotency_location_protects(ngx_http_request_t *r,
     ngx_http_idempotency_loc_conf_t *ilcf);
