@@ -328,6 +328,7 @@ typedef struct {
     void                             (*finalize_request)(ngx_http_request_t *r,
                                                          ngx_int_t rc);
     ngx_resolver_handler_pt            resolved;   /* its server's name is */
+    ngx_http_event_handler_pt          cached;     /* waits for a cache */
     ngx_uint_t                        *gone;   /* set when the context is */
 
     /* the operation's upstream and its tries, while ERROR_PAGE has others */

@@ -317,6 +317,28 @@ LEASE = '''
         proxy_cache_lock_age 20s;
         proxy_pass http://up;
     }
+    location /lock-variable/ {
+        idempotency main;
+        idempotency_unknown retry;
+        proxy_cache cache;
+        proxy_cache_methods POST;
+        proxy_cache_key $http_x_cache;
+        proxy_cache_valid any 1h;
+        proxy_cache_lock on;
+        proxy_cache_lock_timeout 20s;
+        proxy_cache_lock_age 20s;
+        set $server 127.0.0.1:%(up)d;
+        proxy_pass http://$server;
+    }
+    location /revalidate/ {
+        idempotency main;
+        idempotency_methods GET;
+        proxy_cache cache;
+        proxy_cache_key $http_x_cache;
+        proxy_cache_valid any 1s;
+        proxy_cache_revalidate on;
+        proxy_pass http://up;
+    }
     location /small/ {
         idempotency main;
         proxy_buffer_size 1k;
@@ -664,19 +686,19 @@ def test_lease_and_handshake():
     replays(gw, '/tls/ok', 'paused', second, 'paused within the handshake')
 
 
-def test_lease_and_cache_lock():
+def lease_and_cache_lock(where, name):
     up.hold()
-    locker = gw.call('/lock/wait?h=Cache-Control:no-store', 'locker',
-                     headers=[('X-Cache', 'one')])
-    up.until('locker')
-    c = gw.call('/lock/ok', 'waiter', headers=[('X-Cache', 'one')])
-    ok(until(lambda: gw.state('waiter', '/lock/ok') == 'executing'),
+    locker = gw.call(where + 'wait?h=Cache-Control:no-store', name + 'locker',
+                     headers=[('X-Cache', name + 'one')])
+    up.until(name + 'locker')
+    c = gw.call(where + 'ok', name + 'waiter', headers=[('X-Cache', name + 'one')])
+    ok(until(lambda: gw.state(name + 'waiter', where + 'ok') == 'executing'),
        'a request waits for the cache lock')
     time.sleep(0.1)
     pid = owner_of(c)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(1.2)
-    second = gw.post('/lock/ok', 'waiter', headers=[('X-Cache', 'two')])
+    second = gw.post(where + 'ok', name + 'waiter', headers=[('X-Cache', name + 'two')])
     same((second.status, second.replayed), (201, False),
          'paused before the cache lock: taken over')
     up.go()
@@ -684,9 +706,14 @@ def test_lease_and_cache_lock():
     os.kill(pid, signal.SIGCONT)
     not_sent(c.read(), second, 'paused before the cache lock')
     same(locker.read().status, 201, 'who had the lock is answered')
-    executed(up, 'waiter', 1, 'paused before the cache lock')
-    replays(gw, '/lock/ok', 'waiter', second, 'paused before the cache lock',
-            headers=[('X-Cache', 'three')])
+    executed(up, name + 'waiter', 1, 'paused before the cache lock')
+    replays(gw, where + 'ok', name + 'waiter', second, 'paused before the cache lock',
+            headers=[('X-Cache', name + 'three')])
+
+
+def test_lease_and_cache_lock():
+    lease_and_cache_lock('/lock/', '')
+    lease_and_cache_lock('/lock-variable/', 'variable-')
 
 
 # ---- what counts as an answer ----

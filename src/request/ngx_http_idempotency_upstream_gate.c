@@ -31,6 +31,7 @@ static ngx_int_t ngx_http_idempotency_upstream_output(void *data,
     ngx_chain_t *in);
 static void ngx_http_idempotency_upstream_finalize(ngx_http_request_t *r,
     ngx_int_t rc);
+static void ngx_http_idempotency_upstream_cached(ngx_http_request_t *r);
 static void ngx_http_idempotency_upstream_resolved(ngx_resolver_ctx_t *rctx);
 
 
@@ -387,7 +388,19 @@ ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
 
     u = r->upstream;
 
-    if (u == NULL || u->cleanup == NULL || u->resolved == NULL) {
+    if (u == NULL || u->resolved == NULL) {
+        return;
+    }
+
+    if (u->cleanup == NULL) {
+
+#if (NGX_HTTP_CACHE)
+        if (r->cache && (r->cache->waiting || r->aio)) {
+            ctx->upstream.cached = r->write_event_handler;
+            r->write_event_handler = ngx_http_idempotency_upstream_cached;
+        }
+#endif
+
         return;
     }
 
@@ -399,6 +412,47 @@ ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
     }
 
     ngx_http_idempotency_upstream_watch(r, ctx);
+}
+
+
+/*
+ * The request has waited for the lock of a cache, or for its file: now
+ * ngx_http_upstream_init_request() goes on, which may free the request.
+ */
+
+static void
+ngx_http_idempotency_upstream_cached(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_CACHE)
+    ngx_uint_t                   gone;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    if (r->cache->waiting || r->aio) {
+        return;
+    }
+
+    ctx = ngx_http_idempotency_context_get(r);
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {
+        ngx_http_finalize_request(r, NGX_HTTP_SERVICE_UNAVAILABLE);
+        return;
+    }
+
+    gone = 0;
+    ctx->upstream.gone = &gone;
+
+    ctx->upstream.cached(r);
+
+    if (gone) {
+        return;
+    }
+
+    ctx->upstream.gone = NULL;
+
+    ngx_http_idempotency_upstream_guard(r, ctx);
+#endif
 }
 
 
