@@ -339,9 +339,15 @@ typedef struct {
     off_t                              handed_on;  /* bytes that were sent
                                                       before REDIRECTED */
 
+    /* those of locations before the first one that protects */
+
+    void                              *earlier;
+    ngx_uint_t                         earlier_tries;
+
     unsigned                           ran:1;      /* a content handler */
     unsigned                           asked:1;    /* the gate, just now */
     unsigned                           none:1;     /* no memory for one */
+    unsigned                           refused:1;  /* by the gate */
     unsigned                           followed:1; /* an X-Accel-Redirect */
     unsigned                           arrived:1;  /* where that leads */
     unsigned                           error_page:1;  /* r's at that time */

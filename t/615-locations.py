@@ -295,6 +295,24 @@ ERRORS = '''
         proxy_pass http://127.0.0.1:%(closed)d;
     }
     location @lost-tries { try_files /nothing @lost; }
+    location /router/ { proxy_pass http://up; }
+    location @routed {
+        idempotency main;
+        rewrite ^ /ok/routed? break;
+        proxy_pass http://127.0.0.1:%(other)d;
+    }
+    location /recursive/ {
+        idempotency main;
+        recursive_error_pages on;
+        proxy_intercept_errors on;
+        error_page 404 = @recursive;
+        proxy_pass http://up;
+    }
+    location @recursive {
+        recursive_error_pages on;
+        error_page 404 = @recursive;
+        proxy_pass http://127.0.0.1:%(other)d;
+    }
 '''
 
 LEASE = '''
@@ -645,6 +663,22 @@ def test_accel():
                a)
         executed(up, key, 1, 'X-Accel-Redirect to ' + target)
         executed(other, key, 0, 'X-Accel-Redirect to %s, elsewhere' % target)
+
+
+def test_accel_from_an_unprotected_location():
+    path = '/router/ok?h=X-Accel-Redirect:@routed'
+    a = gw.post(path, 'routed')
+    same((a.status, a.replayed), (201, False), 'an unprotected router: sent')
+    replays(gw, path, 'routed', a, 'an unprotected router')
+    executed(other, 'routed', 1, 'an unprotected router')
+
+
+def test_recursive_error_pages():
+    path = '/recursive/status/404'
+    a = gw.post(path, 'recursive')
+    same(a.status, 404, 'recursive_error_pages: the status of the answer')
+    replays(gw, path, 'recursive', a, 'recursive_error_pages')
+    same(total('recursive'), 1, 'recursive_error_pages: sent once')
 
 
 # ---- the gate: the lease ----

@@ -44,6 +44,8 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
     ctx->conf = ilcf;
     ctx->last_body = &ctx->body;
 
+    ngx_http_idempotency_upstream_begin(r, ctx);
+
     cln->handler = ngx_http_idempotency_context_cleanup;
 
     ngx_http_set_ctx(r, ctx, ngx_http_idempotency_module);

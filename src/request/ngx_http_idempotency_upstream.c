@@ -85,6 +85,16 @@ ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
 
 
 void
+ngx_http_idempotency_upstream_begin(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->upstream.earlier = r->upstream;
+    ctx->upstream.earlier_tries = r->upstream_states
+                                  ? r->upstream_states->nelts : 0;
+}
+
+
+void
 ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
@@ -364,7 +374,7 @@ ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
     u = ngx_http_idempotency_upstream_of(r, ctx);
     tries = ngx_http_idempotency_upstream_tries(r, ctx);
 
-    if (u == NULL || tries == 0) {
+    if (u == NULL || tries <= ctx->upstream.earlier_tries) {
         return 0;
     }
 
@@ -383,8 +393,12 @@ static ngx_http_upstream_t *
 ngx_http_idempotency_upstream_of(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    return ctx->upstream.came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
-           ? ctx->upstream.upstream : r->upstream;
+    ngx_http_upstream_t  *u;
+
+    u = (ctx->upstream.came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE)
+        ? ctx->upstream.upstream : r->upstream;
+
+    return ((void *) u == ctx->upstream.earlier) ? NULL : u;
 }
 
 
@@ -417,7 +431,7 @@ ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
     sent = 0;
     tries = ngx_http_idempotency_upstream_tries(r, ctx);
 
-    for (i = 0; i < tries; i++) {
+    for (i = ctx->upstream.earlier_tries; i < tries; i++) {
         state = r->upstream_states->elts;
         sent += state[i].bytes_sent;
     }

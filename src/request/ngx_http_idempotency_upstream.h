@@ -23,6 +23,13 @@ char *ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf);
 
 /*
+ * From now on the request is protected: what was sent by locations before
+ * does not count.
+ */
+void ngx_http_idempotency_upstream_begin(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+/*
  * A claimed request enters another location: notes how it came there.
  */
 void ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
