@@ -352,7 +352,8 @@ ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 
         /* found there before a try, or in place of what a try has got */
 
-        facts->stale = (u->state != NULL);
+        facts->stale = (u->state != NULL
+                        && u->cache_status != NGX_HTTP_CACHE_REVALIDATED);
         facts->answered = !facts->stale;
     }
 #endif
