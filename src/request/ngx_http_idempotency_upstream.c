@@ -215,6 +215,15 @@ ngx_http_idempotency_upstream_refuse(ngx_http_request_t *r,
 {
     ngx_http_idempotency_facts_t  facts;
 
+    if (ctx->upstream.refused) {
+
+        /* recursive_error_pages would go on until there is a cycle */
+
+        r->error_page = 1;
+    }
+
+    ctx->upstream.refused = 1;
+
     ngx_http_idempotency_upstream_facts(r, ctx, &facts);
 
     if (facts.answered && facts.status >= NGX_HTTP_BAD_REQUEST) {
