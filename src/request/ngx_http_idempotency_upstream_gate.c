@@ -62,10 +62,17 @@ ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    if (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
-        || ctx->passed
-        || ngx_idempotency_lease_is_sure(&ctx->held))
-    {
+    if (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE || ctx->passed) {
+        return NGX_OK;
+    }
+
+    /* claimed just now; the gate is asked again before the first byte */
+
+    if (!ctx->upstream.ran && ctx->held.confirmed == ngx_current_msec) {
+        return NGX_OK;
+    }
+
+    if (ngx_idempotency_lease_is_sure(&ctx->held)) {
         return NGX_OK;
     }
 
