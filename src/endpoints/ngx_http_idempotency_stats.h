@@ -12,6 +12,20 @@
 #include "ngx_http_idempotency_text.h"
 
 
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_STATS_OK = 0,
+    NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,   /* works, and needs a look */
+    NGX_HTTP_IDEMPOTENCY_STATS_DOWN        /* new keys are refused */
+} ngx_http_idempotency_stats_health_e;
+
+
+typedef struct {
+    ngx_http_idempotency_stats_health_e   health;
+    const char                           *name;
+    const char                           *why;      /* the same for people */
+} ngx_http_idempotency_stats_store_state_t;
+
+
 /* the counts of all workers, added up */
 
 typedef struct {
@@ -21,12 +35,10 @@ typedef struct {
     ngx_idempotency_usage_t            usage;     /* embedded ones only */
     ngx_uint_t                         unknown;   /* as far as noted */
     time_t                             oldest;    /* of these, its age */
-    ngx_uint_t                         health;    /* stats_health_e */
     size_t                             zone_unknown;  /* in the zone, all */
     size_t                             zone_unknown_bytes;
     ngx_uint_t                         full;      /* refused a new key */
-    const char                        *state;     /* the reason by name */
-    const char                        *why;       /* and for people */
+    ngx_http_idempotency_stats_store_state_t  *state;
 } ngx_http_idempotency_stats_store_t;
 
 
@@ -37,13 +49,6 @@ typedef struct {
     ngx_uint_t                           nstores;
     ngx_atomic_t                        *cells;
 } ngx_http_idempotency_stats_t;
-
-
-typedef enum {
-    NGX_HTTP_IDEMPOTENCY_STATS_OK = 0,
-    NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,   /* works, and needs a look */
-    NGX_HTTP_IDEMPOTENCY_STATS_DOWN        /* new keys are refused */
-} ngx_http_idempotency_stats_health_e;
 
 
 /* errors of a store, by number */

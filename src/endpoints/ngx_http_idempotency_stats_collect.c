@@ -7,6 +7,21 @@
 #include "ngx_http_idempotency_stats.h"
 
 
+/* of several that apply the worst one is shown */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_STATS_FINE = 0,
+    NGX_HTTP_IDEMPOTENCY_STATS_DAMAGED,
+    NGX_HTTP_IDEMPOTENCY_STATS_FULL,
+    NGX_HTTP_IDEMPOTENCY_STATS_NEARLY_FULL,
+    NGX_HTTP_IDEMPOTENCY_STATS_DISCONNECTED,
+    NGX_HTTP_IDEMPOTENCY_STATS_LOST_DATA,
+    NGX_HTTP_IDEMPOTENCY_STATS_TOO_FEW_REPLICAS,
+    NGX_HTTP_IDEMPOTENCY_STATS_CONNECTIONS_DOWN,
+    NGX_HTTP_IDEMPOTENCY_STATS_OUTCOMES_WAITING
+} ngx_http_idempotency_stats_store_state_e;
+
+
 static void ngx_http_idempotency_stats_collect_store(
     ngx_idempotency_counts_t *counts, ngx_uint_t n,
     ngx_http_idempotency_stats_store_t *store);
@@ -14,12 +29,42 @@ static void ngx_http_idempotency_stats_sum(ngx_atomic_t *to,
     ngx_atomic_t *from, size_t size);
 static void ngx_http_idempotency_stats_unknown(
     ngx_http_idempotency_stats_store_t *store);
-static void ngx_http_idempotency_stats_health(
+static ngx_http_idempotency_stats_store_state_e
+    ngx_http_idempotency_stats_shm_state(
     ngx_http_idempotency_stats_store_t *store);
-static void ngx_http_idempotency_stats_is(
-    ngx_http_idempotency_stats_store_t *store,
-    ngx_http_idempotency_stats_health_e health, const char *state,
-    const char *why);
+static ngx_http_idempotency_stats_store_state_e
+    ngx_http_idempotency_stats_redis_state(
+    ngx_http_idempotency_stats_store_t *store);
+
+
+/* in the order of ngx_http_idempotency_stats_store_state_e */
+
+static ngx_http_idempotency_stats_store_state_t
+    ngx_http_idempotency_stats_store_states[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_STATS_OK, "ok", "" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "damaged", "damaged: restart nginx" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "full", "full: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "nearly_full",
+      "less than a tenth is free" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "disconnected", "not connected" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "lost_data",
+      "has lost data: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "too_few_replicas",
+      "too few replicas: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "connections_down",
+      "some connections are down" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "outcomes_waiting",
+      "outcomes wait to be stored" }
+};
 
 
 ngx_int_t
@@ -96,7 +141,10 @@ ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
         store->oldest = ngx_max(store->oldest, age);
     }
 
-    ngx_http_idempotency_stats_health(store);
+    store->state = ngx_http_idempotency_stats_store_states
+                   + (store->store->usage
+                      ? ngx_http_idempotency_stats_shm_state(store)
+                      : ngx_http_idempotency_stats_redis_state(store));
 }
 
 
@@ -112,7 +160,10 @@ ngx_http_idempotency_stats_sum(ngx_atomic_t *to, ngx_atomic_t *from,
 }
 
 
-/* records that nobody runs any more are unknown, or will be in a moment */
+/*
+ * A record in "executing" that no worker holds a lease for is unknown, or will
+ * be when its lease ends.
+ */
 
 static void
 ngx_http_idempotency_stats_unknown(ngx_http_idempotency_stats_store_t *store)
@@ -131,99 +182,56 @@ ngx_http_idempotency_stats_unknown(ngx_http_idempotency_stats_store_t *store)
 }
 
 
-/* the worst comes first */
+static ngx_http_idempotency_stats_store_state_e
+ngx_http_idempotency_stats_shm_state(ngx_http_idempotency_stats_store_t *store)
+{
+    if (store->usage.broken) {
+        return NGX_HTTP_IDEMPOTENCY_STATS_DAMAGED;
+    }
 
-static void
-ngx_http_idempotency_stats_health(ngx_http_idempotency_stats_store_t *store)
+    if (store->full) {
+        return NGX_HTTP_IDEMPOTENCY_STATS_FULL;
+    }
+
+    if (store->usage.free < store->usage.size / 10) {
+        return NGX_HTTP_IDEMPOTENCY_STATS_NEARLY_FULL;
+    }
+
+    return NGX_HTTP_IDEMPOTENCY_STATS_FINE;
+}
+
+
+static ngx_http_idempotency_stats_store_state_e
+ngx_http_idempotency_stats_redis_state(
+    ngx_http_idempotency_stats_store_t *store)
 {
     ngx_atomic_t  *connections;
-
-    if (store->store->usage) {
-
-        if (store->usage.broken) {
-            ngx_http_idempotency_stats_is(store,
-                                          NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
-                                          "damaged", "damaged: restart nginx");
-            return;
-        }
-
-        if (store->full) {
-            ngx_http_idempotency_stats_is(store,
-                                          NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
-                                          "full",
-                                          "full: new keys are refused");
-            return;
-        }
-
-        if (store->usage.free < store->usage.size / 10) {
-            ngx_http_idempotency_stats_is(store,
-                                          NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,
-                                          "nearly_full",
-                                          "less than a tenth is free");
-            return;
-        }
-
-        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_OK,
-                                      "ok", "");
-        return;
-    }
 
     connections = store->now.redis.connections;
 
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_READY] == 0) {
-        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
-                                      "disconnected", "not connected");
-        return;
+        return NGX_HTTP_IDEMPOTENCY_STATS_DISCONNECTED;
     }
 
     if ((time_t) store->now.forgetful > ngx_time()) {
-        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
-                                      "lost_data",
-                                      "has lost data: new keys are refused");
-        return;
+        return NGX_HTTP_IDEMPOTENCY_STATS_LOST_DATA;
     }
 
     if (store->now.lonely) {
-        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
-                                      "too_few_replicas",
-                                      "too few replicas: new keys are "
-                                      "refused");
-        return;
+        return NGX_HTTP_IDEMPOTENCY_STATS_TOO_FEW_REPLICAS;
     }
 
     if (store->full) {
-        ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_DOWN,
-                                      "full", "full: new keys are refused");
-        return;
+        return NGX_HTTP_IDEMPOTENCY_STATS_FULL;
     }
 
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_DOWN]) {
-        ngx_http_idempotency_stats_is(store,
-                                      NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,
-                                      "connections_down",
-                                      "some connections are down");
-        return;
+        return NGX_HTTP_IDEMPOTENCY_STATS_CONNECTIONS_DOWN;
     }
 
     if (store->now.later) {
-        ngx_http_idempotency_stats_is(store,
-                                      NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,
-                                      "outcomes_waiting",
-                                      "outcomes wait to be told");
-        return;
+        return NGX_HTTP_IDEMPOTENCY_STATS_OUTCOMES_WAITING;
     }
 
-    ngx_http_idempotency_stats_is(store, NGX_HTTP_IDEMPOTENCY_STATS_OK, "ok",
-                                  "");
-}
-
-
-static void
-ngx_http_idempotency_stats_is(ngx_http_idempotency_stats_store_t *store,
-    ngx_http_idempotency_stats_health_e health, const char *state,
-    const char *why)
-{
-    store->health = health;
-    store->state = state;
-    store->why = why;
+    return NGX_HTTP_IDEMPOTENCY_STATS_FINE;
 }

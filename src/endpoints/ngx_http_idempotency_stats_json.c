@@ -132,8 +132,8 @@ ngx_http_idempotency_stats_json_store(
     ngx_http_idempotency_text_add(text,
         "\",\"kind\":\"%s\",\"health\":\"%s\",\"state\":\"%s\","
         "\"why\":\"%s\",",
-        store->store->usage ? "shm" : "redis", health[store->health],
-        store->state, store->why);
+        store->store->usage ? "shm" : "redis", health[store->state->health],
+        store->state->name, store->state->why);
 
     ngx_http_idempotency_stats_json_latency(text, "claim", &counts->claim);
     ngx_http_idempotency_stats_json_latency(text, "complete",

@@ -313,7 +313,8 @@ ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
         ngx_http_idempotency_stats_sample(text, "store_up",
                                           &stats->stores[i].store->name);
         ngx_http_idempotency_text_add(text, "} %d\n",
-            stats->stores[i].health != NGX_HTTP_IDEMPOTENCY_STATS_DOWN);
+            stats->stores[i].state->health
+            != NGX_HTTP_IDEMPOTENCY_STATS_DOWN);
     }
 
     ngx_http_idempotency_text_add(text,
@@ -325,7 +326,8 @@ ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
         ngx_http_idempotency_stats_sample(text, "store_degraded",
                                           &stats->stores[i].store->name);
         ngx_http_idempotency_text_add(text, "} %d\n",
-            stats->stores[i].health != NGX_HTTP_IDEMPOTENCY_STATS_OK);
+            stats->stores[i].state->health
+            != NGX_HTTP_IDEMPOTENCY_STATS_OK);
     }
 
     ngx_http_idempotency_text_add(text,
@@ -336,7 +338,7 @@ ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
         ngx_http_idempotency_stats_sample(text, "store_state",
                                           &stats->stores[i].store->name);
         ngx_http_idempotency_text_add(text, ",state=\"%s\"} 1\n",
-                                      stats->stores[i].state);
+                                      stats->stores[i].state->name);
     }
 }
 
