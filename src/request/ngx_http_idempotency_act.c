@@ -22,6 +22,12 @@ static ngx_int_t ngx_http_idempotency_act_own(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_act_unknown(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_int_t rc);
+static ngx_int_t ngx_http_idempotency_act_refuse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
+static ngx_int_t ngx_http_idempotency_act_replay(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_act_unsure(ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_act_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -138,7 +144,10 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
 }
 
 
-/* who knows that there is a record does not pass: it was executed, perhaps */
+/*
+ * A request that has seen a record must not pass unprotected: the record may
+ * mean "executed".
+ */
 
 static ngx_int_t
 ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
@@ -175,7 +184,7 @@ ngx_http_idempotency_act_unavailable(ngx_http_request_t *r,
 
     if (op->type == NGX_IDEMPOTENCY_CLAIM && op->unsure) {
 
-        /* it may be ours all the same, and nothing will be sent */
+        /* the key may still be ours, and nothing will be sent */
 
         ngx_http_idempotency_context_take_back(ctx);
     }
@@ -211,34 +220,41 @@ static ngx_int_t
 ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_int_t                       rc;
-    ngx_uint_t                      off;
-    ngx_http_idempotency_verdict_e  verdict;
+    u_char                          *fingerprint;
+    ngx_int_t                        rc;
+    ngx_http_idempotency_verdict_e   verdict;
 
-    off = (ctx->conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF);
+    fingerprint = NULL;
+    rc = NGX_OK;
 
-    /*
-     * NGX_DONE: it was made with another secret than the first of today, or
-     * in another way; NGX_ABORT: it cannot be made in that way
-     */
+    if (ctx->conf->fingerprint != NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF) {
 
-    rc = off ? NGX_OK : ngx_http_idempotency_fingerprint_as(r, ctx,
+        /*
+         * NGX_DONE: the record was made with another secret than the first
+         * of today, or in another way; NGX_ABORT: it cannot be compared
+         */
+
+        rc = ngx_http_idempotency_fingerprint_as(r, ctx,
                                                ctx->op->record.fingerprint);
 
-    if (rc == NGX_DECLINED) {
-        return ngx_http_idempotency_problem(r, ctx,
+        if (rc == NGX_DECLINED) {
+            return ngx_http_idempotency_problem(r, ctx,
                                       NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE);
-    }
+        }
 
-    if (rc == NGX_ERROR) {
-        return ngx_http_idempotency_problem_failed(ctx,
+        if (rc == NGX_ERROR) {
+            return ngx_http_idempotency_problem_failed(ctx,
                                              NGX_HTTP_INTERNAL_SERVER_ERROR);
+        }
+
+        if (rc != NGX_ABORT) {
+            fingerprint = ctx->fingerprint;
+        }
     }
 
     verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record,
-                                              off || rc == NGX_ABORT
-                                              ? NULL : ctx->fingerprint,
-                                              ctx->conf->duplicate);
+                                                    fingerprint,
+                                                    ctx->conf->duplicate);
 
     if (verdict == NGX_HTTP_IDEMPOTENCY_RUNNING && ctx->conf->wait) {
         return ngx_http_idempotency_act_wait(r, ctx);
@@ -247,7 +263,25 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
     ngx_http_idempotency_wait_share(ctx);
     ngx_http_idempotency_wait_end(ctx);
 
-    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN && rc == NGX_ABORT) {
+    if (verdict == NGX_HTTP_IDEMPOTENCY_REPLAY) {
+        return ngx_http_idempotency_act_replay(r, ctx);
+    }
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN) {
+        return ngx_http_idempotency_act_unknown(r, ctx, rc);
+    }
+
+    return ngx_http_idempotency_act_refuse(r, ctx, verdict);
+}
+
+
+/* "rc" is that of ngx_http_idempotency_fingerprint_as() */
+
+static ngx_int_t
+ngx_http_idempotency_act_unknown(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_int_t rc)
+{
+    if (rc == NGX_ABORT) {
 
         /* what the store compares when it is asked to take the record over */
 
@@ -256,8 +290,7 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
         rc = NGX_DONE;
     }
 
-    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
-        && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
+    if (ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
         && !ctx->probed)
     {
         ctx->probed = 1;
@@ -266,8 +299,7 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
                                                    NGX_IDEMPOTENCY_PROBE, 0);
     }
 
-    if (verdict == NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN
-        && ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY
+    if (ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY
         && rc == NGX_DONE)
     {
         /* the store could not see that they are equal, now it can */
@@ -276,13 +308,25 @@ ngx_http_idempotency_act_duplicate(ngx_http_request_t *r,
                                                0);
     }
 
-    if (verdict != NGX_HTTP_IDEMPOTENCY_REPLAY) {
+    return ngx_http_idempotency_act_refuse(r, ctx,
+                                        NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN);
+}
 
-        ngx_http_idempotency_act_unsure(ctx);
 
-        return ngx_http_idempotency_problem(r, ctx, verdict);
-    }
+static ngx_int_t
+ngx_http_idempotency_act_refuse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
+{
+    ngx_http_idempotency_act_unsure(ctx);
 
+    return ngx_http_idempotency_problem(r, ctx, verdict);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_act_replay(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
     switch (ngx_http_idempotency_replay(r, ctx)) {
 
     case NGX_OK:
