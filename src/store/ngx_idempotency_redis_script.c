@@ -42,8 +42,9 @@
     "r_kept, r_status, r_head, r_body = 0, 0, 0, 0\n"
 
 /*
- * Free, but for its last owner.  Gateways whose scripts do not know r_how leave
- * it alone when they claim: it must not tell of another fingerprint then.
+ * Free, but for its last owner.  The scripts of older gateways do not know
+ * r_how and keep it when they claim: it must be 0, or it would describe a
+ * fingerprint that they have replaced.
  */
 #define NGX_IDEMPOTENCY_REDIS_LUA_NONE                                        \
     NGX_IDEMPOTENCY_REDIS_LUA_BARE                                            \
@@ -219,7 +220,7 @@ static char  ngx_idempotency_redis_script_release[] =
     "result = 4\n"
     "if not r then\n"
     NGX_IDEMPOTENCY_REDIS_LUA_NEW
-    "  result, put, r_state = 0, true, 0\n"
+    "  result, put, r_state, r_how = 0, true, 0, 0\n"
     "elseif r_owner == own and r_state == 2 then\n"
     "  result, put = 0, true\n"
     NGX_IDEMPOTENCY_REDIS_LUA_BACK
