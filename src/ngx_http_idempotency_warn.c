@@ -1,10 +1,9 @@
 
 /*
- * What is accepted and is a mistake all the same: warnings of "nginx -t".
+ * Warnings of "nginx -t": configurations that are accepted and are mistakes.
  *
- * A warning must be certain.  Where another module may have made it right, by
- * a regular expression, a rewrite or an access check of its own, nothing is
- * said.
+ * A warning must be certain.  Where a regular expression, a rewrite or the
+ * access check of another module may make it right, there is none.
  */
 
 
@@ -30,6 +29,10 @@ static void ngx_http_idempotency_warn_admin(ngx_conf_t *cf,
     ngx_http_idempotency_location_t *location);
 static ngx_uint_t ngx_http_idempotency_warn_guarded(ngx_conf_t *cf,
     ngx_http_idempotency_location_t *location);
+static ngx_uint_t ngx_http_idempotency_warn_rules(ngx_conf_t *cf,
+    void **confs);
+static ngx_uint_t ngx_http_idempotency_warn_auth_basic(ngx_conf_t *cf,
+    void **confs);
 static ngx_uint_t ngx_http_idempotency_warn_other_guards(ngx_conf_t *cf);
 
 
@@ -264,7 +267,7 @@ ngx_http_idempotency_warn_open_scope(ngx_http_idempotency_location_t *location,
 }
 
 
-/* whether two locations of different servers may get the same path */
+/* whether two locations of different servers may have the same scope */
 
 static ngx_uint_t
 ngx_http_idempotency_warn_meet(ngx_http_idempotency_location_t *a,
@@ -285,15 +288,19 @@ ngx_http_idempotency_warn_meet(ngx_http_idempotency_location_t *a,
     shorter = a->clcf;
     longer = b->clcf;
 
-    if (a->conf->profile != b->conf->profile
-        && (a->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
-            || b->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE))
+    if (a->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
+        || b->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE)
     {
+        /* its scope is empty, that of the others is not */
+
+        return a->conf->profile == b->conf->profile;
+    }
+
+    if ((a->conf->methods & b->conf->methods) == 0) {
         return 0;
     }
 
-    if (a->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
-        || shorter->noname || shorter->named
+    if (shorter->noname || shorter->named
         || longer->noname || longer->named
 #if (NGX_PCRE)
         || shorter->regex || longer->regex
@@ -419,51 +426,20 @@ static ngx_uint_t
 ngx_http_idempotency_warn_guarded(ngx_conf_t *cf,
     ngx_http_idempotency_location_t *location)
 {
-    void                      **rules, **codes, **confs;
-    ngx_str_t                  *auth_request, *realm;
-    ngx_http_complex_value_t  **auth_basic;
+    void                     **codes, **confs;
+    ngx_str_t                 *auth_request;
 #if (NGX_HTTP_SSL)
-    ngx_http_ssl_srv_conf_t    *sscf;
+    ngx_http_ssl_srv_conf_t   *sscf;
 #endif
 
     confs = location->clcf->loc_conf;
 
     if (location->clcf->internal
-        || ngx_http_idempotency_warn_other_guards(cf))
+        || ngx_http_idempotency_warn_other_guards(cf)
+        || ngx_http_idempotency_warn_rules(cf, confs)
+        || ngx_http_idempotency_warn_auth_basic(cf, confs))
     {
         return 1;
-    }
-
-    /* lists of rules for IPv4 and, as nginx was built, IPv6 and unix */
-
-    rules = ngx_http_idempotency_warn_module(cf, confs,
-                                             "ngx_http_access_module");
-
-    if (rules && (rules[0]
-#if (NGX_HAVE_INET6)
-                  || rules[1]
-#if (NGX_HAVE_UNIX_DOMAIN)
-                  || rules[2]
-#endif
-#elif (NGX_HAVE_UNIX_DOMAIN)
-                  || rules[1]
-#endif
-        ))
-    {
-        return 1;
-    }
-
-    auth_basic = ngx_http_idempotency_warn_module(cf, confs,
-                                                "ngx_http_auth_basic_module");
-    if (auth_basic && *auth_basic) {
-        realm = &(*auth_basic)->value;
-
-        if ((*auth_basic)->lengths
-            || realm->len != 3
-            || ngx_strncmp(realm->data, "off", 3) != 0)
-        {
-            return 1;
-        }
     }
 
     auth_request = ngx_http_idempotency_warn_module(cf, confs,
@@ -492,6 +468,50 @@ ngx_http_idempotency_warn_guarded(ngx_conf_t *cf,
 #endif
 
     return 0;
+}
+
+
+/* "allow" and "deny": lists for IPv4 and, as nginx was built, IPv6 and unix */
+
+static ngx_uint_t
+ngx_http_idempotency_warn_rules(ngx_conf_t *cf, void **confs)
+{
+    void  **rules;
+
+    rules = ngx_http_idempotency_warn_module(cf, confs,
+                                             "ngx_http_access_module");
+
+    return rules
+           && (rules[0]
+#if (NGX_HAVE_INET6)
+               || rules[1]
+#if (NGX_HAVE_UNIX_DOMAIN)
+               || rules[2]
+#endif
+#elif (NGX_HAVE_UNIX_DOMAIN)
+               || rules[1]
+#endif
+              );
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_warn_auth_basic(ngx_conf_t *cf, void **confs)
+{
+    ngx_str_t                  *realm;
+    ngx_http_complex_value_t  **auth_basic;
+
+    auth_basic = ngx_http_idempotency_warn_module(cf, confs,
+                                                "ngx_http_auth_basic_module");
+    if (auth_basic == NULL || *auth_basic == NULL) {
+        return 0;
+    }
+
+    realm = &(*auth_basic)->value;
+
+    return (*auth_basic)->lengths
+           || realm->len != 3
+           || ngx_strncmp(realm->data, "off", 3) != 0;
 }
 
 

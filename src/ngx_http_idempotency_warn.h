@@ -1,6 +1,6 @@
 
 /*
- * What is accepted and is a mistake all the same: warnings of "nginx -t".
+ * Warnings of "nginx -t": configurations that are accepted and are mistakes.
  */
 
 

@@ -21,18 +21,16 @@ void
 ngx_http_idempotency_warn_probe(ngx_conf_t *cf,
     ngx_http_idempotency_location_t *location)
 {
-    void                            **confs;
-    u_char                           *p;
-    ngx_str_t                         uri;
-    ngx_http_core_loc_conf_t         *clcf;
-    ngx_http_idempotency_place_t     *place;
-    ngx_http_idempotency_loc_conf_t  *conf;
+    void                          **confs;
+    u_char                         *p;
+    ngx_str_t                       uri;
+    ngx_http_core_loc_conf_t       *clcf;
+    ngx_http_idempotency_place_t   *place;
 
-    conf = location->conf;
-    uri = conf->probe;
-    place = conf->probe_place;
+    uri = location->conf->probe;
+    place = location->conf->probe_place;
 
-    if (conf->unknown != NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
+    if (location->conf->unknown != NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE
         || location->clcf->handler == NULL
         || place->warned == location->cscf
         || ngx_strlchr(uri.data, uri.data + uri.len, '$'))
@@ -59,22 +57,11 @@ ngx_http_idempotency_warn_probe(ngx_conf_t *cf,
         confs = clcf->loc_conf;
     }
 
-    if (clcf->handler == NULL) {
+    if (clcf->handler) {
 
-        if (ngx_http_idempotency_warn_moves(cf, confs)) {
+        if (!ngx_http_idempotency_warn_cached(cf, confs)) {
             return;
         }
-
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "the probe \"%V\" leads to location \"%V\", which has "
-                      "no content handler: only an upstream can tell what it "
-                      "has done; add \"proxy_pass\" or the like there in "
-                      "%V:%ui",
-                      &uri, &clcf->name, &place->file, place->line);
-
-        place->warned = location->cscf;
-
-    } else if (ngx_http_idempotency_warn_cached(cf, confs)) {
 
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "the probe \"%V\" leads to location \"%V\", which has a "
@@ -83,14 +70,31 @@ ngx_http_idempotency_warn_probe(ngx_conf_t *cf,
                       "%V:%ui",
                       &uri, &clcf->name, &place->file, place->line);
 
-        place->warned = location->cscf;
+    } else if (ngx_http_idempotency_warn_moves(cf, confs)) {
+        return;
+
+    } else if (clcf->name.len == 0) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the probe \"%V\" leads to no location: add one with "
+                      "\"proxy_pass\" or the like in %V:%ui",
+                      &uri, &place->file, place->line);
+
+    } else {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the probe \"%V\" leads to location \"%V\", which has "
+                      "no content handler: only an upstream can tell what it "
+                      "has done; add \"proxy_pass\" or the like there in "
+                      "%V:%ui",
+                      &uri, &clcf->name, &place->file, place->line);
     }
+
+    place->warned = location->cscf;
 }
 
 
 /*
- * As ngx_http_core_find_location(): the location of a path, or NULL if a
- * regular expression or a redirect to the path with a slash may take it.
+ * As ngx_http_core_find_location(): the location of a path, that of the server
+ * itself if no other has it, or NULL if a regular expression may take it.
  */
 
 static ngx_http_core_loc_conf_t *

@@ -140,6 +140,8 @@ silent('two stores', 'idempotency_store b shm:64k;\n'
                                  '$remote_user;' + PASS)))
 silent('one server in two blocks',
        two(protected, location(ON + PASS), b='server_name a c;'))
+silent('other methods',
+       two(protected, location(ON + 'idempotency_methods PUT;' + PASS)))
 silent('other paths', two(protected, location(ON + PASS, '/orders')))
 silent('exact ones', two(location(ON + PASS, '= /pay'),
                          location(ON + PASS, '= /pay/it')))
@@ -156,7 +158,7 @@ silent('a server without it', two(protected, location(PASS)))
 probing = location(ON + '\nidempotency_unknown probe=/probe;   # HERE\n'
                    + PASS)
 warns('a probe without a location', server(probing), '"/probe"',
-      'no content handler')
+      'no location')
 warns('a probe of files', server(probing + location('', '= /probe')),
       'no content handler')
 warns('a probe of arguments',
