@@ -191,7 +191,7 @@ PARTS_seal   := store/ngx_idempotency_seal.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 
 .SECONDEXPANSION:
-$(UNITS): $(BUILD)/unit/%: t/unit/%.c $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)
+$(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)
 	@echo "building build/unit/$*"
 	@mkdir -p $(@D)
 	@incs=$$(sed -n '/^ALL_INCS/,/^$$/{s/^ALL_INCS = //;s/\\$$//;p}' \

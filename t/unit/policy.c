@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_idempotency_policy.h"
+#include "policy.h"
 
 
 typedef struct {
@@ -63,7 +63,6 @@ static void test_words(void);
 static void test_list(ngx_http_idempotency_statuses_t *statuses,
     ngx_uint_t from, ngx_uint_t to);
 static ngx_idempotency_op_e test_outcome(test_outcome_t *t);
-static void ok(ngx_uint_t passed, char *rule, char *name);
 
 
 #define EXECUTING  NGX_IDEMPOTENCY_EXECUTING
@@ -321,9 +320,6 @@ static test_word_t  words[] = {
 
 static ngx_http_idempotency_statuses_t  final, retryable;
 
-static ngx_uint_t  number, failed;
-
-
 int
 main(void)
 {
@@ -554,47 +550,4 @@ test_list(ngx_http_idempotency_statuses_t *statuses, ngx_uint_t from,
         statuses->bits[from / 8] |= (u_char) (1 << from % 8);
         from++;
     }
-}
-
-
-static void
-ok(ngx_uint_t passed, char *rule, char *name)
-{
-    number++;
-    failed += !passed;
-
-    printf("%s %u - %s: %s\n", passed ? "ok" : "not ok", (unsigned) number,
-           rule, name);
-}
-
-
-/* stand-ins for the functions of nginx that policy.c calls */
-
-ngx_int_t
-ngx_atoi(u_char *line, size_t n)
-{
-    ngx_int_t  value;
-
-    if (n == 0) {
-        return NGX_ERROR;
-    }
-
-    for (value = 0; n--; line++) {
-        if (*line < '0' || *line > '9'
-            || value > (NGX_MAX_INT_T_VALUE - 9) / 10)
-        {
-            return NGX_ERROR;
-        }
-
-        value = value * 10 + (*line - '0');
-    }
-
-    return value;
-}
-
-
-ngx_int_t
-ngx_strncasecmp(u_char *s1, u_char *s2, size_t n)
-{
-    return strncasecmp((char *) s1, (char *) s2, n);
 }
