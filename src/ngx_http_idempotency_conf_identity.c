@@ -1,6 +1,6 @@
 
 /*
- * Whose request it is, and which: the values of key and source.
+ * The directives "idempotency_key" and "idempotency_source".
  */
 
 
@@ -73,7 +73,7 @@ ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
 
 /*
  * A value such as "$tenant:$user" is not empty if both of its variables are:
- * the length of what is not a variable tells the two cases apart.
+ * its length is then that of the constant part.
  */
 
 char *

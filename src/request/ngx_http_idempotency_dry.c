@@ -302,8 +302,8 @@ ngx_http_idempotency_dry_settle(ngx_idempotency_op_t *op,
 
 
 /*
- * without a header, its outcome is what the bytes tell; that of a gRPC answer
- * is known at its end only
+ * Without a header the outcome depends on the bytes that were sent.  That of a
+ * gRPC answer is known at its end only.
  */
 
 void

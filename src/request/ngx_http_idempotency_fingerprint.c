@@ -12,9 +12,9 @@
 
 
 /*
- * A record tells how its fingerprint was made: the kind, in the highest three
+ * A record says how its fingerprint was made: the kind, in the highest three
  * bits of 16, and below them a hash of the text of with= and of the lists.
- * 0 is a record of a version of this module that did not tell.
+ * Versions of this module that did not write this have left 0.
  */
 
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_BITS  13
@@ -225,9 +225,9 @@ ngx_http_idempotency_fingerprint_same(ngx_http_idempotency_loc_conf_t *ilcf,
 
 
 /*
- * A record that does not tell was made as the location makes them today, or
- * so it was judged before records could tell.  At that time a boundary counted
- * as all other bytes did, and "multipart" did not exist.
+ * A record of an older version, which has 0, is taken to be made as the
+ * location makes them today.  In that version a boundary counted as all other
+ * bytes did, and "multipart" did not exist.
  */
 
 static ngx_uint_t
@@ -306,8 +306,8 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
 
 
 /*
- * What the location knows of "how" is its own with= and its own lists, or
- * none; the hash tells whether that is how it was done.
+ * The location can repeat what was made with its own with=, and with its own
+ * lists or none: the hash shows whether that is the case.
  */
 
 static ngx_int_t

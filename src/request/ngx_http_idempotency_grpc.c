@@ -1,7 +1,7 @@
 
 /*
- * Answers of gRPC: their HTTP status is 200 whatever happened, and what did
- * is told by a trailer, or by the header of an answer that has nothing else.
+ * Answers of gRPC: their HTTP status is always 200.  The result is in the
+ * trailer "grpc-status", or in a header of that name if there is no body.
  */
 
 

@@ -12,8 +12,8 @@
 
 
 /*
- * Is it an answer of a gRPC server?  It is judged when it has ended.  Statuses
- * other than 200 are those of somebody else, and are judged at once.
+ * Is it an answer of a gRPC server?  It is judged when it has ended.  A status
+ * other than 200 comes from a proxy or from nginx, and is judged at once.
  */
 ngx_uint_t ngx_http_idempotency_grpc_is(ngx_http_request_t *r);
 

@@ -195,10 +195,11 @@ ngx_http_idempotency_multipart_end(ngx_http_idempotency_multipart_t *mp)
 
 /*
  * Up to the next delimiter or to the end of this piece.  "start" is the first
- * byte that was not told yet.  A line that may be a delimiter begins at
- * "begin", or before this piece if that is NULL: what was seen of it then is
- * known from mp->line and "held", and is told later if it is none.  There is no
- * CR or LF in a boundary, so no line of this kind can begin inside another.
+ * byte that the handler has not got yet.  A line that may be a delimiter begins
+ * at "begin", or before this piece if that is NULL: what was seen of it then is
+ * known from mp->line and "held", and the handler gets it later if the line is
+ * no delimiter.  There is no CR or LF in a boundary, so no line of this kind
+ * can begin inside another.
  */
 
 static ngx_int_t

@@ -31,10 +31,10 @@ typedef struct {
 
 
 /*
- * What the handler is told.  With "parts": PART, BYTES any number of times and
- * END for each part; preamble and epilogue are left out.  Without: BYTES and
- * END for the preamble and for each part, and BYTES for the epilogue; header
- * lines are bytes like all others and need not be well-formed.
+ * What the handler is called with.  With "parts": PART, BYTES any number of
+ * times and END for each part; preamble and epilogue are left out.  Without:
+ * BYTES and END for the preamble and for each part, and BYTES for the epilogue;
+ * header lines are bytes like all others and need not be well-formed.
  */
 
 typedef enum {
@@ -147,7 +147,7 @@ ngx_int_t ngx_http_idempotency_multipart_end(
 /* what the two files of this reader share */
 
 /*
- * mp->header has "len" bytes of whole lines: sets mp->part and tells the
+ * mp->header has "len" bytes of whole lines: sets mp->part and calls the
  * handler.  NGX_OK, NGX_DECLINED, or what the handler returned.
  */
 ngx_int_t ngx_http_idempotency_multipart_header(

@@ -135,56 +135,50 @@ ngx_http_idempotency_multipart_disposition(
 
     name.len = p - name.data;
 
-    if (part->name.data
-        || !ngx_http_idempotency_multipart_equal(&name, "form-data"))
-    {
-        return ngx_http_idempotency_multipart_error(mp, part->name.data
-                                             ? "part with two dispositions"
-                                             : "part is not form-data");
+    if (part->name.data) {
+        return ngx_http_idempotency_multipart_error(mp,
+                                               "part with two dispositions");
+    }
+
+    if (!ngx_http_idempotency_multipart_equal(&name, "form-data")) {
+        return ngx_http_idempotency_multipart_error(mp,
+                                                    "part is not form-data");
     }
 
     for ( ;; ) {
         rc = ngx_http_idempotency_multipart_parameter(&p, last, &name, &text);
 
-        if (rc == NGX_DONE && part->name.data) {
-            return NGX_OK;
-        }
-
         if (rc == NGX_DONE) {
+            break;
+        }
+
+        if (rc != NGX_OK) {
             return ngx_http_idempotency_multipart_error(mp,
-                                                      "part without a name");
-        }
-
-        if (rc == NGX_OK) {
-
-            if (ngx_http_idempotency_multipart_equal(&name, "name")) {
-                rc = ngx_http_idempotency_multipart_once(mp, &part->name,
-                                                         &text);
-
-            } else if (ngx_http_idempotency_multipart_equal(&name,
-                                                            "filename"))
-            {
-                rc = ngx_http_idempotency_multipart_once(mp, &part->filename,
-                                                         &text);
-
-            } else if (ngx_http_idempotency_multipart_equal(&name,
-                                                            "filename*"))
-            {
-                rc = ngx_http_idempotency_multipart_once(mp,
-                                                         &part->filename_ext,
-                                                         &text);
-            }
-
-            if (rc != NGX_OK) {
-                return rc;
-            }
-
-            continue;
-        }
-
-        return ngx_http_idempotency_multipart_error(mp,
                                              "malformed Content-Disposition");
+        }
+
+        if (ngx_http_idempotency_multipart_equal(&name, "name")) {
+            rc = ngx_http_idempotency_multipart_once(mp, &part->name, &text);
+
+        } else if (ngx_http_idempotency_multipart_equal(&name, "filename")) {
+            rc = ngx_http_idempotency_multipart_once(mp, &part->filename,
+                                                     &text);
+
+        } else if (ngx_http_idempotency_multipart_equal(&name, "filename*")) {
+            rc = ngx_http_idempotency_multipart_once(mp, &part->filename_ext,
+                                                     &text);
+        }
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
     }
+
+    if (part->name.data == NULL) {
+        return ngx_http_idempotency_multipart_error(mp, "part without a name");
+    }
+
+    return NGX_OK;
 }
 
 

@@ -27,7 +27,7 @@ static ngx_int_t ngx_http_idempotency_parts_digest(ngx_http_request_t *r,
     ngx_uint_t parts);
 static ngx_int_t ngx_http_idempotency_parts_body(const u_char *data,
     size_t len);
-static ngx_int_t ngx_http_idempotency_parts_told(
+static ngx_int_t ngx_http_idempotency_parts_event(
     ngx_http_idempotency_multipart_t *mp,
     ngx_http_idempotency_multipart_event_e event, const u_char *data,
     size_t len);
@@ -85,7 +85,7 @@ ngx_http_idempotency_parts_expected(ngx_http_request_t *r)
 
     type = r->headers_in.content_type;
 
-    /* most requests are told by the first character */
+    /* the first character is enough to exclude most requests */
 
     return type
            && type->value.len
@@ -140,7 +140,7 @@ ngx_http_idempotency_parts_digest(ngx_http_request_t *r, ngx_uint_t parts)
         type = r->headers_in.content_type->value;
     }
 
-    mp->handler = ngx_http_idempotency_parts_told;
+    mp->handler = ngx_http_idempotency_parts_event;
 
     rc = ngx_http_idempotency_multipart_start(mp, &type, parts);
 
@@ -162,7 +162,7 @@ ngx_http_idempotency_parts_body(const u_char *data, size_t len)
 
 
 static ngx_int_t
-ngx_http_idempotency_parts_told(ngx_http_idempotency_multipart_t *mp,
+ngx_http_idempotency_parts_event(ngx_http_idempotency_multipart_t *mp,
     ngx_http_idempotency_multipart_event_e event, const u_char *data,
     size_t len)
 {

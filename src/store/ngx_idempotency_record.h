@@ -18,7 +18,7 @@
 
 /*
  * A fingerprint begins with these bytes, which are compared; the two behind
- * them tell how it was made, or are zero where a record does not tell.
+ * them say how it was made, or are zero in records of older versions.
  */
 #define NGX_IDEMPOTENCY_FINGERPRINT_SUM  32
 

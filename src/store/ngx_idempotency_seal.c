@@ -21,7 +21,7 @@
 #include <openssl/hmac.h>
 
 
-/* another number than the first byte of an encoded head, see record.c */
+/* another number than the first byte of an encoded head, see record_head.c */
 #define NGX_IDEMPOTENCY_SEAL_VERSION  0x81
 
 #define NGX_IDEMPOTENCY_SEAL_ID       1

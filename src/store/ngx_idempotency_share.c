@@ -2,9 +2,10 @@
 /*
  * One copy in memory of an answer that several requests replay.
  *
- * A client that reads slowly keeps the answer in memory that it gets.  So the
- * operations whose large answers are being sent by this worker are known, and
- * who has read the same answer from the store goes on with theirs.
+ * A replay to a slow client holds its answer in memory until the last byte is
+ * sent.  The operations of this worker that hold large answers are in a table;
+ * a request that has read the same answer from the store drops its own copy
+ * and uses the operation in the table.
  */
 
 
@@ -48,7 +49,7 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
         other = ngx_queue_data(q, ngx_idempotency_op_t, replays);
 
         if (ngx_idempotency_share_is_same(op, other)) {
-            ngx_idempotency_op_debug(op, "has an answer that is here");
+            ngx_idempotency_op_debug(op, "shares an answer");
 
             ngx_idempotency_op_drop(op);
 
@@ -56,7 +57,7 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
         }
     }
 
-    /* short of memory it is not shared, that is all */
+    /* if memory is short, it is just not shared */
 
     (void) ngx_idempotency_share_add(bucket, op);
 
@@ -64,7 +65,7 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
 }
 
 
-/* all that a replay looks at */
+/* equal in everything that a replay uses */
 
 static ngx_uint_t
 ngx_idempotency_share_is_same(ngx_idempotency_op_t *one,
@@ -111,7 +112,7 @@ ngx_idempotency_share_add(ngx_queue_t *bucket, ngx_idempotency_op_t *op)
 }
 
 
-/* its last caller has dropped it */
+/* the pool of the operation is being destroyed */
 
 static void
 ngx_idempotency_share_remove(void *data)

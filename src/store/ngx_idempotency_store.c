@@ -210,7 +210,10 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 }
 
 
-/* a record that is there already needs no room, and shows nothing */
+/*
+ * Notes whether the store has room for new keys.  Only an operation that has
+ * made a new record proves that it has.
+ */
 
 static void
 ngx_idempotency_op_room(ngx_idempotency_op_t *op)
