@@ -32,7 +32,15 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
     ngx_queue_t           *q, *bucket;
     ngx_idempotency_op_t  *other;
 
-    if (op->record.body.len < NGX_IDEMPOTENCY_SHARE_MIN || op->replays.next) {
+    /*
+     * The answer of a refused "complete" is sent by the capture filter, behind
+     * ngx_http_copy_filter(): ngx_http_charset_recode() may change its bytes.
+     */
+
+    if (op->type != NGX_IDEMPOTENCY_CLAIM
+        || op->record.body.len < NGX_IDEMPOTENCY_SHARE_MIN
+        || op->replays.next)
+    {
         return op;
     }
 
@@ -77,7 +85,6 @@ ngx_idempotency_share_is_same(ngx_idempotency_op_t *one,
     b = &two->record;
 
     return one->store == two->store
-           && one->type == two->type
            && one->result == two->result
            && a->state == b->state
            && a->fence == b->fence

@@ -16,8 +16,8 @@
 
 
 /*
- * A finished operation has brought an answer, open if it was sealed.  Returns
- * the operation to go on with: another one that lives in this worker and has
+ * A finished claim has brought an answer, open if it was sealed.  Returns the
+ * operation to go on with: another one that lives in this worker and has
  * the same answer, byte for byte, then "op" is dropped; or "op" itself, which
  * others may share from now on.  The caller drops what it has got.
  */
