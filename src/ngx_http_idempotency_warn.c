@@ -141,6 +141,12 @@ ngx_http_idempotency_warn_leads(ngx_conf_t *cf,
         return 1;
     }
 
+    /* ngx.exec() in an earlier phase */
+
+    if (ngx_http_idempotency_warn_module(cf, confs, "ngx_http_lua_module")) {
+        return 1;
+    }
+
     /* the configurations of these begin with what is looked at */
 
     try_files = ngx_http_idempotency_warn_module(cf, confs,
