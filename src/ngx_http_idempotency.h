@@ -313,6 +313,17 @@ typedef enum {
 } ngx_http_idempotency_answer_e;
 
 
+/* the header line that has the key, as it was parsed for this location */
+
+typedef struct {
+    ngx_http_idempotency_loc_conf_t   *conf;   /* NULL: it was not */
+    ngx_table_elt_t                   *line;
+    ngx_str_t                          value;
+    ngx_list_part_t                   *last;   /* of all lines, and ... */
+    ngx_uint_t                         n;      /* ... how many are in it */
+} ngx_http_idempotency_key_header_t;
+
+
 /* the upstream's part of a claimed request, see upstream.c */
 
 typedef struct {
@@ -367,6 +378,7 @@ typedef struct {
     ngx_http_idempotency_result_e      result;
     ngx_uint_t                         refused;    /* verdict or status, or 0 */
 
+    ngx_http_idempotency_key_header_t  key_header;
     ngx_str_t                          key;
     ngx_str_t                          source;
     ngx_str_t                          scope;

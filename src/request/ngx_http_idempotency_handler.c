@@ -21,7 +21,7 @@
 
 static ngx_int_t ngx_http_idempotency_access_handler(ngx_http_request_t *r);
 static ngx_http_idempotency_verdict_e ngx_http_idempotency_handler_key(
-    ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_uint_t ngx_http_idempotency_handler_early_data(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_handler_before(ngx_http_request_t *r);
@@ -132,7 +132,7 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 
     ctx->conf = ilcf;
 
-    verdict = ngx_http_idempotency_handler_key(r, ilcf);
+    verdict = ngx_http_idempotency_handler_key(r, ctx);
 
     if (verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE) {
         return NGX_DECLINED;
@@ -148,16 +148,16 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 
 static ngx_http_idempotency_verdict_e
 ngx_http_idempotency_handler_key(ngx_http_request_t *r,
-    ngx_http_idempotency_loc_conf_t *ilcf)
+    ngx_http_idempotency_ctx_t *ctx)
 {
     if (ngx_http_idempotency_handler_early_data(r)) {
         return NGX_HTTP_IDEMPOTENCY_EARLY_DATA;
     }
 
-    switch (ngx_http_idempotency_identify_header(r, ilcf)) {
+    switch (ngx_http_idempotency_identify_header(r, ctx)) {
 
     case NGX_DECLINED:
-        return ilcf->required ? NGX_HTTP_IDEMPOTENCY_KEY_MISSING
+        return ctx->conf->required ? NGX_HTTP_IDEMPOTENCY_KEY_MISSING
                               : NGX_HTTP_IDEMPOTENCY_EXECUTE;
 
     case NGX_ABORT:

@@ -13,37 +13,70 @@ static ngx_int_t ngx_http_idempotency_identify_number(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_identify_dry(
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_identify_same(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
-    ngx_str_t *name, ngx_str_t *value);
+    ngx_str_t *name, ngx_table_elt_t **line);
 static ngx_int_t ngx_http_idempotency_identify_parse(ngx_pool_t *pool,
     ngx_str_t *value, size_t max, ngx_str_t *key);
 
 
 ngx_int_t
 ngx_http_idempotency_identify_header(ngx_http_request_t *r,
-    ngx_http_idempotency_loc_conf_t *ilcf)
+    ngx_http_idempotency_ctx_t *ctx)
 {
-    uint64_t   number;
-    ngx_int_t  rc;
-    ngx_str_t  value, key;
+    uint64_t                            number;
+    ngx_int_t                           rc;
+    ngx_http_idempotency_loc_conf_t    *ilcf;
+    ngx_http_idempotency_key_header_t  *header;
+
+    ilcf = ctx->conf;
+    header = &ctx->key_header;
 
     if (ilcf->key_header.len == 0) {
         return NGX_OK;
     }
 
-    rc = ngx_http_idempotency_identify_find(r, &ilcf->key_header, &value);
+    header->conf = NULL;
+
+    rc = ngx_http_idempotency_identify_find(r, &ilcf->key_header,
+                                            &header->line);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    rc = ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
-                                             &key);
+    header->value = header->line->value;
+    header->last = r->headers_in.headers.last;
+    header->n = header->last->nelts;
 
-    if (rc != NGX_OK || ilcf->sequence == 0) {
+    rc = ngx_http_idempotency_identify_parse(r->pool, &header->value,
+                                             ilcf->max_key, &ctx->key);
+    if (rc != NGX_OK) {
         return rc;
     }
 
-    return ngx_http_idempotency_key_number(&key, &number);
+    header->conf = ilcf;
+
+    return ilcf->sequence ? ngx_http_idempotency_key_number(&ctx->key, &number)
+                          : NGX_OK;
+}
+
+
+/* the access modules have left the header lines as they were */
+
+static ngx_uint_t
+ngx_http_idempotency_identify_same(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_key_header_t  *header;
+
+    header = &ctx->key_header;
+
+    return header->conf == ctx->conf
+           && header->line->value.data == header->value.data
+           && header->line->value.len == header->value.len
+           && header->last == r->headers_in.headers.last
+           && header->n == header->last->nelts;
 }
 
 
@@ -58,9 +91,12 @@ ngx_http_idempotency_identify_key(ngx_http_request_t *r,
     ilcf = ctx->conf;
 
     if (ilcf->key_header.len) {
-        rc = ngx_http_idempotency_identify_find(r, &ilcf->key_header, &value);
-        if (rc != NGX_OK) {
-            return rc;
+
+        if (!ngx_http_idempotency_identify_same(r, ctx)) {
+            rc = ngx_http_idempotency_identify_header(r, ctx);
+            if (rc != NGX_OK) {
+                return rc;
+            }
         }
 
     } else {
@@ -71,16 +107,16 @@ ngx_http_idempotency_identify_key(ngx_http_request_t *r,
         if (value.len == 0) {
             return NGX_DECLINED;
         }
+
+        rc = ngx_http_idempotency_identify_parse(r->pool, &value,
+                                                 ilcf->max_key, &ctx->key);
+        if (rc != NGX_OK) {
+            return rc;
+        }
     }
 
-    rc = ngx_http_idempotency_identify_parse(r->pool, &value, ilcf->max_key,
-                                             &ctx->key);
-
-    if (rc != NGX_OK || ilcf->sequence == 0) {
-        return rc;
-    }
-
-    return ngx_http_idempotency_identify_number(r, ctx);
+    return ilcf->sequence ? ngx_http_idempotency_identify_number(r, ctx)
+                          : NGX_OK;
 }
 
 
@@ -117,7 +153,7 @@ ngx_http_idempotency_identify_number(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_idempotency_identify_find(ngx_http_request_t *r, ngx_str_t *name,
-    ngx_str_t *value)
+    ngx_table_elt_t **line)
 {
     u_char            ch;
     size_t            n;
@@ -161,7 +197,7 @@ ngx_http_idempotency_identify_find(ngx_http_request_t *r, ngx_str_t *name,
             return NGX_ABORT;
         }
 
-        *value = h[i].value;
+        *line = &h[i];
     }
 
     return found ? NGX_OK : NGX_DECLINED;

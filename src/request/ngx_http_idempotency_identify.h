@@ -18,11 +18,11 @@
 
 /*
  * Finds and checks the key if it is one header line of the request, without
- * evaluating any variable: safe before access was granted.  A key from
- * anywhere else is NGX_OK here, unseen.
+ * evaluating any variable: safe before access was granted.  Sets ctx->key.  A
+ * key from anywhere else is NGX_OK here, unseen.
  */
 ngx_int_t ngx_http_idempotency_identify_header(ngx_http_request_t *r,
-    ngx_http_idempotency_loc_conf_t *ilcf);
+    ngx_http_idempotency_ctx_t *ctx);
 
 /* Sets ctx->key, unquoted, and what makes it a number of a sequence. */
 ngx_int_t ngx_http_idempotency_identify_key(ngx_http_request_t *r,

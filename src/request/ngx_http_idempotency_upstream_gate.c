@@ -44,6 +44,15 @@ ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
 
     came = ctx->upstream.came;
 
+    if (r->upstream_states == NULL
+        && !ctx->upstream.ran
+        && ctx->held.confirmed == ngx_current_msec)
+    {
+        /* claimed just now; the gate is asked again before the first byte */
+
+        return NGX_OK;
+    }
+
     facts.settled = ctx->settled;
     facts.handed_on = ctx->upstream.handed_on;
     facts.sent = ngx_http_idempotency_upstream_sent(r, ctx);
@@ -62,17 +71,10 @@ ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    if (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE || ctx->passed) {
-        return NGX_OK;
-    }
-
-    /* claimed just now; the gate is asked again before the first byte */
-
-    if (!ctx->upstream.ran && ctx->held.confirmed == ngx_current_msec) {
-        return NGX_OK;
-    }
-
-    if (ngx_idempotency_lease_is_sure(&ctx->held)) {
+    if (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
+        || ctx->passed
+        || ngx_idempotency_lease_is_sure(&ctx->held))
+    {
         return NGX_OK;
     }
 
