@@ -44,15 +44,6 @@ ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
 
     came = ctx->upstream.came;
 
-    if (r->upstream_states == NULL
-        && !ctx->upstream.ran
-        && ctx->held.confirmed == ngx_current_msec)
-    {
-        /* claimed just now; the gate is asked again before the first byte */
-
-        return NGX_OK;
-    }
-
     facts.settled = ctx->settled;
     facts.handed_on = ctx->upstream.handed_on;
     facts.sent = ngx_http_idempotency_upstream_sent(r, ctx);
