@@ -18,6 +18,7 @@ import time
 import client
 import mutants
 from campaign import KEPT, run
+from campaigns_configurations import C14
 from campaigns_memory import C13, C13f, shim
 from campaigns_nginx import C0, C7, C8, C12, C7p, C8e, C8u
 from campaigns_peers import C9, C10
@@ -26,7 +27,7 @@ from campaigns_redis import C1, C2, C3, C6, C11, C1e, C1n, C3a, C11l
 
 CAMPAIGNS = {c.name: c for c in (
     C0, C1, C1e, C1n, C2, C3, C3a, C4, C4n, C5, C6, C7, C7p, C8, C8u, C8e, C9,
-    C10, C11, C11l, C12, C13, C13f)}
+    C10, C11, C11l, C12, C13, C13f, C14)}
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -57,8 +58,10 @@ def work(job):
         campaign.patience = client.TIMEOUT = 6
         campaign.per_round = max(campaign.short,
                                  min(campaign.per_round, campaign.hunt // 4))
-    outcome = asyncio.run(run(campaign, job.store, job.n, job.seed, module,
-                              job.mutant))
+    play = getattr(campaign, 'run', None)
+    outcome = asyncio.run(
+        play(job.store, job.n, job.seed, module, job.mutant) if play
+        else run(campaign, job.store, job.n, job.seed, module, job.mutant))
     outcome['mutant'] = job.mutant
     print(json.dumps(outcome))
 

@@ -25,6 +25,11 @@ POLICY = 'src/request/ngx_http_idempotency_policy.c'
 OP = 'src/store/ngx_idempotency_redis_op.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
 GATE = 'src/request/ngx_http_idempotency_upstream_gate.c'
+UPSTREAM = 'src/request/ngx_http_idempotency_upstream.c'
+LOCATION = 'src/request/ngx_http_idempotency_location.c'
+PROBE = 'src/request/ngx_http_idempotency_probe.c'
+PROBED = 'src/request/ngx_http_idempotency_upstream_probe.c'
+ANSWER = 'src/request/ngx_http_idempotency_answer.c'
 
 # name: (what it does, [(file, text, text instead)])
 MUTANTS = {
@@ -123,6 +128,66 @@ MUTANTS = {
     'wall-clock': ('leases go by the time of day', [
         (SHM, '    now = ngx_current_msec;\n',
          '    now = (uint64_t) ngx_time() * 1000 + ngx_cached_time->msec;\n'),
+    ]),
+
+    # for configurations with several locations: C14
+
+    'first-decides': ('the first location that protects decides', [
+        (LOCATION, '    if (early\n        && imcf->try_files',
+         '    return early;\n\n    if (early\n        && imcf->try_files'),
+    ]),
+
+    'last-only': ('only the location that executes protects', [
+        (LOCATION,
+         '    } else if (!ngx_http_idempotency_location_protects(r, '
+         'ctx->conf)) {\n',
+         '    } else {\n'),
+    ]),
+
+    'passed-stays': ('what one location lets pass, the next one does', [
+        (LOCATION, '        ngx_http_idempotency_context_restart(ctx);\n',
+         ''),
+    ]),
+
+    'gate-open': ('a second try is sent', [
+        (POLICY, '        return !facts->settled && facts->sent == 0;\n',
+         '        return 1;\n'),
+    ]),
+
+    'probe-anyone': ('a probe believes whoever answers', [
+        (PROBE,
+         '(ctx->probe.handlers == 1\n'
+         '                       && !ctx->probe.error\n'
+         '                       && ngx_http_idempotency_upstream_speaks(r));'
+         '\n', '1;\n'),
+    ]),
+
+    'probe-cached': ('a cache answers a probe', [
+        (PROBE,
+         'ngx_http_idempotency_upstream_uncached(r, '
+         'probe->content_handler);', 'probe->content_handler(r);'),
+        (PROBED, '    if (u == NULL || u->cleanup == NULL',
+         '    if (r->cached) {\n        return 1;\n    }\n\n'
+         '    if (u == NULL || u->cleanup == NULL'),
+    ]),
+
+    'half-header': ('the word of a header that broke off counts', [
+        (ANSWER, '    if (facts->upstream && !facts->answered) {\n',
+         '    if (0) {\n'),
+    ]),
+
+    'stale-settles': ('a stale answer of a cache settles a request', [
+        (GATE, '        return NGX_OK;\n    }\n\n'
+         '    conf = ngx_palloc(', '        return NGX_OK;\n    }\n\n'
+         '    return NGX_OK;\n\n    conf = ngx_palloc('),
+        (UPSTREAM, '        facts->answered = !facts->stale;\n',
+         '        facts->stale = 0;\n        facts->answered = 1;\n'),
+    ]),
+
+    'method-lies': ('handlers are told that the method is LOCK', [
+        (UPSTREAM, '    rc = up->handler(r);\n',
+         '    r->method = NGX_HTTP_LOCK;\n    rc = up->handler(r);\n'
+         '    r->method = up->method;\n'),
     ]),
 }
 

@@ -39,6 +39,9 @@ The rules, for every key:
 | S4 | another body is never executed, and is refused with 422 |
 | S5 | `Idempotent-Replayed` is on all answers but that of the execution |
 | S6 | after an answer every later attempt gets it again |
+| S7 | nobody gets an answer, or an execution, through a location whose access checks do not let him in (C14) |
+| S8 | what the location adds to an answer it adds to its replay (C14) |
+| S9 | a first attempt gets what it gets without the module (C14) |
 | A | nobody gets anything else than the fault explains |
 | L1 | when the fault is over, it comes to its last word |
 | L2 | afterwards nothing is left: no descriptor, no memory, no alarm in the log |

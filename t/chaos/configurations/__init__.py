@@ -1,0 +1,1 @@
+"""C14: random configurations, see hunt.py."""
