@@ -111,7 +111,7 @@ ngx_http_idempotency_act(ngx_http_request_t *r,
 
         if (ctx->barred) {
 
-            /* whoever made the record may have been let in */
+            /* an access check refused this client: it learns nothing */
 
             ngx_http_idempotency_act_unsure(ctx);
 

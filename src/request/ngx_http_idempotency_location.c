@@ -112,8 +112,8 @@ ngx_http_idempotency_location_enter(ngx_http_request_t *r)
 
 
 /*
- * Where limit_req refuses a request, the access modules do not see it: whoever
- * sends it is not known then.
+ * The access modules do not see a request that limit_req refuses: its client
+ * is not authenticated then.
  */
 
 ngx_int_t
@@ -188,7 +188,10 @@ ngx_http_idempotency_location_guarded(ngx_http_request_t *r)
 }
 
 
-/* It was not let in: error_page leads here.  "=" has forgotten the status. */
+/*
+ * An access check has refused the request, and error_page leads here.  The
+ * status is that of the error_page directive: with "=" r->err_status is 0.
+ */
 
 static void
 ngx_http_idempotency_location_bar(ngx_http_request_t *r,
