@@ -16,7 +16,7 @@ class C14:
     unit = 'configurations'
     n = 5000
     short = 160
-    hunt = 400
+    hunt = 1200
     per_round = AT_ONCE
     strict = True
     sometimes = SOMETIMES

@@ -8,6 +8,7 @@
 import argparse
 import asyncio
 import os
+import signal
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,6 +38,8 @@ def main():
     p.add_argument('--only', default='',
                    help='configurations by their seeds, as 1.0.25')
     args = p.parse_args()
+    # what was started is ended, also when the time is over
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     root = '%s/build/chaos/C14-%d' % (TOP, os.getpid())
     hunt = asyncio.run(Hunt(root, args.seed, args.module, args.store,
                             args.shrink, args.most,

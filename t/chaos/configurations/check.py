@@ -238,6 +238,7 @@ def s6(op):
         if alike and all(
                 p.effect and p.executions
                 and not op.exempt(p.executions[-1])
+                and not op.config.refusals(p.executions[-1].path)
                 and op.identity(p.executions[-1]) == op.identity(entry)
                 for p in alike):
             yield Violation('S6', 'no replay: %s, after %s' % (o, first))

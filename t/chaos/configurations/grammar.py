@@ -21,6 +21,8 @@ FINAL = {'ietf': (*range(200, 500), 500, 501), 'stripe': range(200, 600),
 RETRYABLE = {'ietf': (401, 403, 407, 408, 425, 429, 503), 'stripe': (),
              'acp': (401, 403, 407, 408, 425, 429, *range(500, 600))}
 
+# what may refuse a request
+ACCESS = ('auth_basic', 'auth_request', 'deny', 'limit_req', 'limit_conn')
 
 # what is never left out, of a server and of a location
 SERVER = ('listen LISTEN;', 'listen LISTEN2;', 'server_name NAME;',
@@ -161,13 +163,9 @@ class Config:
         """The name of the location whose directives count, or None.
 
         path: names of the locations that the request has visited; it is the
-        last one, if that is protected, or else the last one that is.  One
-        that "rewrite ... last" leaves was never chosen.
+        last one, if that is protected, or else the last one that is.
         """
         for name in reversed([p for p in path if not p.startswith('aux')]):
-            if name != path[-1] and ' last' in (
-                    self.chain(name)[0].own('rewrite') or ''):
-                continue
             if self.value(name, 'idempotency', 'off') != 'off' \
                     and method in self.value(name, 'idempotency_methods',
                                              'POST PATCH').split():
@@ -195,6 +193,14 @@ class Config:
         and then through the other is two.
         """
         return self.own_identity(self.policy(path, method))
+
+    def refusals(self, path):
+        """Whether a location may have refused what the last one gets.
+
+        Then nothing that is known already is given out.
+        """
+        return any(self.value(name, directive, 'off') != 'off'
+                   for name in path[:-1] for directive in ACCESS)
 
     def mixed(self, path):
         """Whether it depends on more than the path who has claimed the key.
@@ -250,6 +256,7 @@ class Maker:
         self.uris = []            # of content locations
         self.entries = []
         self.count = 0
+        self.backup = 0.45        # how likely the server has error pages
 
     def maybe(self, p):
         return self.rng.random() < p
@@ -379,6 +386,8 @@ class Maker:
         uri = '/aux_probe'
         if uri not in self.helpers:
             where = self.weighted(truth=6, s500=1, s202=1, dead=3, deaf=1)
+            if where == 'dead':
+                self.backup = 0.8
             where = {'dead': 'http://DEAD/probe/truth',
                      'deaf': 'http://unix:SOCK/deaf.sock:/probe/truth'}.get(
                 where, 'http://unix:SOCK/h0.sock:/probe/'
@@ -582,7 +591,7 @@ class Maker:
             server.remove('idempotency main;')
         if self.maybe(0.2) and not any('_unknown' in i for i in server):
             server.append('idempotency_unknown probe=%s;' % self.probe())
-        if self.maybe(0.45):
+        if self.maybe(self.backup):
             server.append(self.error_page(self.pick(None, '502 503 504')))
         if self.maybe(0.12):
             server += self.access(1)
