@@ -434,7 +434,7 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    return ngx_http_idempotency_upstream_check(cf, clcf);
+    return ngx_http_idempotency_upstream_check(cf, clcf, conf->methods);
 }
 
 

@@ -1561,3 +1561,36 @@ idempotency_store later redis://127.0.0.1:1;
 --- error_log
 "idempotency_max_response" is 67108865 bytes in location "/a"
 the store "later" is in Redis and takes 67108864 at most
+
+
+
+=== TEST 153: a cache that would send requests in the background
+--- wrong_http
+idempotency_store main shm:4m;
+proxy_cache_path $TEST_NGINX_SERVER_ROOT/cache keys_zone=c:1m;
+--- wrong
+proxy_pass http://127.0.0.1:1;
+proxy_cache c;
+proxy_cache_methods POST;
+proxy_cache_use_stale updating;
+proxy_cache_background_update on;
+--- error_log
+a "cache_background_update" directive of location "/pay" would send requests behind answers of the cache
+
+
+
+=== TEST 154: a cache in the background of other methods
+--- http_config
+idempotency_store main shm:4m;
+proxy_cache_path $TEST_NGINX_SERVER_ROOT/cache keys_zone=c:1m;
+--- config
+location /pay {
+    idempotency main;
+    idempotency_source $remote_addr;
+    proxy_pass http://127.0.0.1:1;
+    proxy_cache c;
+    proxy_cache_background_update on;
+}
+location /t { return 200; }
+--- request
+GET /t

@@ -42,7 +42,7 @@ char  *ngx_http_idempotency_upstream_modules[] = {
 
 char *
 ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
-    ngx_http_core_loc_conf_t *clcf)
+    ngx_http_core_loc_conf_t *clcf, ngx_uint_t methods)
 {
     ngx_uint_t                 i, m;
     ngx_module_t              *module;
@@ -77,6 +77,20 @@ ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
                               "\"idempotency\" off there", &clcf->name);
                 return NGX_CONF_ERROR;
             }
+
+#if (NGX_HTTP_CACHE)
+            if (ucf->cache && ucf->cache_background_update
+                && (ucf->cache_methods & methods))
+            {
+                ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                              "a \"cache_background_update\" directive of "
+                              "location \"%V\" would send requests behind "
+                              "answers of the cache: switch it off, or take "
+                              "the protected methods out of "
+                              "\"cache_methods\"", &clcf->name);
+                return NGX_CONF_ERROR;
+            }
+#endif
         }
     }
 

@@ -20,7 +20,7 @@
  * NGX_CONF_OK, or NGX_CONF_ERROR after having logged why.
  */
 char *ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
-    ngx_http_core_loc_conf_t *clcf);
+    ngx_http_core_loc_conf_t *clcf, ngx_uint_t methods);
 
 /*
  * From now on the request is protected: what was sent by locations before

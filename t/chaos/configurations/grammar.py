@@ -341,7 +341,9 @@ class Maker:
                          'updating http_500 http_503%s;'
                          % (kind, '' if kind == 'fastcgi'
                             else ' http_502 http_504'))
-        if self.maybe(0.1):
+        # a protected location with both is refused
+        if self.maybe(0.1) and '%s_cache_methods GET HEAD POST;' % kind \
+                not in lines:
             lines.append('%s_cache_background_update on;' % kind)
         return lines
 
