@@ -51,14 +51,19 @@ ngx_http_idempotency_identify_header(ngx_http_request_t *r,
 
     rc = ngx_http_idempotency_identify_parse(r->pool, &header->value,
                                              ilcf->max_key, &ctx->key);
+
+    if (rc == NGX_OK && ilcf->sequence) {
+        rc = ngx_http_idempotency_key_number(&ctx->key, &number);
+    }
+
     if (rc != NGX_OK) {
+        ngx_str_null(&ctx->key);
         return rc;
     }
 
     header->conf = ilcf;
 
-    return ilcf->sequence ? ngx_http_idempotency_key_number(&ctx->key, &number)
-                          : NGX_OK;
+    return NGX_OK;
 }
 
 

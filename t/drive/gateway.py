@@ -286,7 +286,7 @@ class Client:
 
     def read(self, timeout=15):
         self.sock.settimeout(timeout)
-        data = b''
+        data = bytearray()
         try:
             while True:
                 more = self.sock.recv(65536)
@@ -297,9 +297,9 @@ class Client:
             pass
         except socket.timeout:
             self.sock.close()
-            return Answer(data, self.method, timed_out=True)
+            return Answer(bytes(data), self.method, timed_out=True)
         self.sock.close()
-        return Answer(data, self.method)
+        return Answer(bytes(data), self.method)
 
 
 class Answer:
