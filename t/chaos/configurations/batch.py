@@ -83,6 +83,11 @@ FENCE = '''proxy_set_header X-Fence $idempotency_fence;
     scgi_param HTTP_X_FENCE $idempotency_fence;'''
 
 
+def has_open(config):
+    """Whether the reference is not the same each time."""
+    return config.unsteady() or config.caches()
+
+
 class Nginx:
     """One of the two; module: its path, or None for the reference."""
 
@@ -123,7 +128,7 @@ class Nginx:
         for config, host in zip(configs, hosts):
             starts.append(text.count('\n') + 1)
             text += config.render(host, bool(self.module)) + '\n'
-            if not self.module and config.unsteady():
+            if not self.module and has_open(config):
                 text += config.render(host + '-open', False, True) + '\n'
         for word, value in (
                 ('LISTEN2', '127.0.0.1:%d http2' % self.ports[1]),
@@ -155,12 +160,14 @@ class Nginx:
             except OSError:
                 await asyncio.sleep(0.02)
 
-    async def stop(self):
+    def end(self):
         try:
             with open(self.root + '/nginx.pid') as f:
                 os.kill(int(f.read()), signal.SIGTERM)
         except (OSError, ValueError):
-            return
+            pass
+
+    async def ended(self):
         for _ in range(500):
             if not os.path.exists(self.root + '/nginx.pid'):
                 return
@@ -221,8 +228,10 @@ class Batch:
             await self.plain.start()
             await asyncio.gather(*(self.play(case) for case in live))
         finally:
-            await self.module.stop()
-            await self.plain.stop()
+            self.module.end()
+            self.plain.end()
+            await self.module.ended()
+            await self.plain.ended()
         self.alarms(live)
         by_attempt = self.upstreams.ledger.by_attempt
         for case in live:
@@ -268,7 +277,7 @@ class Batch:
 
     async def play(self, case):
         runs = [(self.module, 'm', case.host), (self.plain, 'p', case.host)]
-        if case.config.unsteady():
+        if has_open(case.config):
             runs.append((self.plain, 'o', case.host + '-open'))
         results = await asyncio.gather(*(
             self.lane(nginx, prefix, host, lane)

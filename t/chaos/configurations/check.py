@@ -159,8 +159,9 @@ def s3(op):
     for o in op.outcomes:
         if o.effect and o.effect not in op.effects:
             # A cache with one key for all gives its answer to all, but not
-            # to somebody whose own request was sent and not answered.
-            if op.shared and not (o.replayed and any(
+            # to somebody whose own request was sent and not answered; but
+            # an update in the background is sent by a subrequest.
+            if op.config.has('background_update') or op.shared and not (o.replayed and any(
                     e.status == 0 and not op.exempt(e)
                     for e in op.entries)):
                 continue
@@ -177,7 +178,7 @@ def s3(op):
 
 
 def s4(op):
-    if op.shared:
+    if op.config.caches():
         return
     done = [o.ended for o, e in answers(op) if not o.attempt.changed]
     for o in op.outcomes:
@@ -251,9 +252,7 @@ def s7(op):
         if not o.effect and not operations(o):
             continue
         alike = [p for p in op.reference if spec(p)[:3] == spec(o)[:3]]
-        # a cache may have kept an error
-        if any(reached(p) for p in alike) or op.config.caches() \
-                and not any(p.status in (401, 403) for p in alike):
+        if any(reached(p) for p in alike):
             continue
         yield Violation('S7', '%s for a client whom nginx does not let in: '
                         '%s' % ('an execution' if o.executions

@@ -82,7 +82,7 @@ class Config:
                       self.server.copy(), list(self.http), self.entries)
 
     def render(self, host, module=True, open_to_all=False):
-        """As text; open_to_all: no limits, and all servers are alive."""
+        """As text; open_to_all: no limits or caches, all servers live."""
         groups = [line for g in self.groups for line in g.lines(module)]
         lines = list(self.server.lines(module))
         if open_to_all:
@@ -90,8 +90,8 @@ class Config:
                              'server unix:SOCK/h0.sock', line).replace(
                                  '.sock;', '.sock max_fails=0;')
                       for line in groups]
-            lines = [line for line in lines if 'limit_req ' not in line
-                     and 'limit_conn ' not in line]
+            lines = [line for line in lines if not re.search(
+                r'limit_(req|conn) |_cache|X-Cache', line)]
         return '\n'.join(groups + lines).replace('NAME', host)
 
     def unsteady(self):
@@ -316,7 +316,7 @@ class Maker:
             lines.append('proxy_intercept_errors on;')
         if self.maybe(0.1):
             lines.append('proxy_ignore_client_abort on;')
-        return lines + self.cache('proxy', 0.2)
+        return lines + self.cache('proxy', 0.25)
 
     def buffering(self, kind):
         return ['%s_%s off;' % (kind, what)
@@ -326,7 +326,7 @@ class Maker:
     def cache(self, kind, p):
         if not self.maybe(p):
             return []
-        own = '$http_idempotency_key$remote_user' if self.maybe(0.7) else ''
+        own = '$http_idempotency_key$remote_user' if self.maybe(0.6) else ''
         lines = ['%s_cache %s;' % (kind, kind),
                  '%s_cache_key "$server_name$uri%s";' % (kind, own),
                  '%s_cache_valid any 10m;' % kind,

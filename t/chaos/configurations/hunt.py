@@ -73,7 +73,8 @@ class Hunt:
 
     async def run(self, n):
         shutil.rmtree(self.root, ignore_errors=True)
-        planned = [[one(seed) for seed in self.only]] if self.only \
+        # a batch of its own for each: their lines of http{} differ
+        planned = [[one(seed)] for seed in self.only] if self.only \
             else self.plan(n)
 
         async def hunt(batch):
@@ -106,7 +107,7 @@ class Hunt:
                 await work(Batch('r%d' % number, upstreams, self.module,
                                  self.store))
             finally:
-                upstreams.stop()
+                await upstreams.stop()
         await asyncio.gather(*(start(n) for n in range(RIGS)))
 
     def plan(self, n):

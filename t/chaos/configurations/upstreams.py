@@ -203,6 +203,7 @@ class Upstreams:
         self.root = root
         self.ledger = Ledger()
         self.servers = []
+        self.tasks = set()        # one for each connection
 
     async def start(self):
         kinds = dict(h0=http, h1=http, h2=http, mirror=http, deaf=deaf,
@@ -216,6 +217,7 @@ class Upstreams:
 
     def runner(self, name, protocol):
         async def run(reader, writer):
+            self.tasks.add(asyncio.current_task())
             try:
                 await protocol(self.ledger, name, reader, writer)
             except (OSError, EOFError, ValueError, struct.error,
@@ -223,11 +225,16 @@ class Upstreams:
                 pass
             finally:
                 writer.close()
+                self.tasks.discard(asyncio.current_task())
         return run
 
-    def stop(self):
+    async def stop(self):
         for server in self.servers:
             server.close()
+        tasks = list(self.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for name in os.listdir(self.root):
             if name.endswith('.sock'):
                 os.unlink(self.root + '/' + name)
