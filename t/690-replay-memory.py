@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (REDIS, TOP, Client, Gateway, Ledger, executed,  # noqa: E402
                      finish, free_port, ok, same, until)
 from h2 import H2  # noqa: E402
+from redisd import Redis  # noqa: E402
 
 MB = 1 << 20
 SIZE = 4 * MB
@@ -30,8 +31,9 @@ with open(SECRET, 'wb', opener=lambda p, f: os.open(p, f, 0o600)) as f:
 up = Ledger()
 narrow, narrow_h2 = free_port(), free_port()
 
-# 160 MB at once through a Redis take their time
-store = REDIS and '%s prefix=memory-%d: timeout=20s' % (REDIS, os.getpid())
+# 160 MB at once through a Redis take their time, which the one that the test
+# files share does not have
+store = REDIS and 'redis://127.0.0.1:%d timeout=20s' % Redis().port
 
 gw = Gateway(up, size='64m', store=store, http='''
     idempotency_max_response 8m;
