@@ -423,6 +423,8 @@ typedef struct {
     size_t                             body_len;
     time_t                             ttl;    /* the upstream's word, or 0 */
 
+    unsigned                           checked:1;  /* "checking" has begun */
+    unsigned                           page:1;     /* for who is barred */
     unsigned                           body_read:1;
     unsigned                           body_invalid:1;
     unsigned                           json_read:1;    /* fields of ... */

@@ -449,8 +449,9 @@ def test_refused_and_error_page():
          [201, 503, 503], 'limit_req, a page')
     same([e[2] for e in other.of('page')], ['POST', 'GET', 'GET'],
          'which is asked for each time')
-    same(gw.post('/denied/ok', 'denied').status, 201, 'a page for who is denied')
-    executed(other, 'denied', 1, 'denied')
+    same(gw.post('/denied/ok', 'denied').status, 403, 'no page by POST for '
+         'who is denied')
+    executed(other, 'denied', 0, 'denied')
 
     # a page is asked for by GET, and a dry run refuses nothing
     gw.post('/no-uri/ok', 'no-uri')

@@ -179,7 +179,117 @@ ACCESS = '''
             error_page 401 503 = @login;
             proxy_pass http://up;
         }
+        location /login-status/ {
+            auth_basic payments;
+            error_page 401 @login;
+            proxy_pass http://up;
+        }
+        location /login-code/ {
+            auth_basic payments;
+            error_page 401 =202 @login;
+            proxy_pass http://up;
+        }
+        location /login-mixed/ {
+            auth_basic payments;
+            error_page 401 500 503 = @login;
+            proxy_pass http://up;
+        }
+        location /login-recursive/ {
+            auth_basic payments;
+            recursive_error_pages on;
+            error_page 401 = @login-recursive;
+            proxy_pass http://up;
+        }
+        location /login-asked/ {
+            auth_request /who;
+            error_page 401 403 = @login;
+            proxy_pass http://up;
+        }
+        location /login-denied/ {
+            allow 10.0.0.1;
+            deny all;
+            error_page 403 @login;
+            proxy_pass http://up;
+        }
+        location /login-own/ {
+            auth_basic payments;
+            error_page 401 = @login-own;
+            proxy_pass http://up;
+        }
+        location /login-open/ {
+            auth_basic payments;
+            error_page 401 = @login-open;
+            proxy_pass http://up;
+        }
+        location /login-optional/ {
+            idempotency_required off;
+            auth_basic payments;
+            error_page 401 = @login-optional;
+            proxy_pass http://up;
+        }
+        location /login-down/ {
+            auth_request /who;
+            error_page 404 405 500 = @login;
+            proxy_pass http://up;
+        }
+        location /get/ {
+            idempotency_methods GET HEAD;
+            idempotency_scope get;
+            auth_basic payments;
+            error_page 401 /page;
+            proxy_pass http://up;
+        }
+        location /get-named/ {
+            idempotency_methods GET HEAD;
+            idempotency_scope get;
+            auth_basic payments;
+            error_page 401 = @get;
+            proxy_pass http://up;
+        }
+        location /get-page/ {
+            idempotency_methods GET HEAD;
+            idempotency_scope get;
+            auth_basic payments;
+            error_page 401 = /page-off;
+            proxy_pass http://up;
+        }
+        location = /page {
+            internal;
+            idempotency_methods GET HEAD;
+            idempotency_scope get;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
+        location = /page-off {
+            internal;
+            idempotency off;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
+        location @get {
+            idempotency_methods GET HEAD;
+            idempotency_scope get;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
         location @login { proxy_pass http://127.0.0.1:%(other)d; }
+        location @login-recursive {
+            recursive_error_pages on;
+            error_page 401 = @login-recursive;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
+        location @login-own {
+            auth_basic others;
+            auth_basic_user_file others;
+            add_header X-App own always;
+            proxy_pass http://up;
+        }
+        location @login-open {
+            auth_basic off;
+            allow all;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
+        location @login-optional {
+            idempotency_required off;
+            proxy_pass http://127.0.0.1:%(other)d;
+        }
         location @login-off {
             idempotency off;
             proxy_pass http://127.0.0.1:%(other)d;
@@ -393,7 +503,8 @@ for name in ('files/static', 'files/both', 'files/dir'):
 for name, text in (('files/static/there', 'a file\n'),
                    ('files/both/ok', 'a file\n'),
                    ('files/dir/index.php', 'a script\n'),
-                   ('users', 'alice:{PLAIN}secret\n')):
+                   ('users', 'alice:{PLAIN}secret\n'),
+                   ('others', 'alice:{PLAIN}guest\n')):
     with open('%s/%s' % (gw.root, name), 'w') as f:
         f.write(text)
 tls.start(gw.root)
@@ -513,11 +624,106 @@ def test_refused_then_error_page():
             b = gw.post(path, key, headers=WRONG + limit, port=access,
                         body=body)
             same((b.status, b.replayed, b.body == a.body),
-                 (401, False, False), path + ': refused')
+                 (503 if 'limited' in path else 401, False, False),
+                 path + ': refused')
         executed(other, key, 0, path + ': refused')
         if 'limited' not in path:
             replays(gw, path, key, a, path, headers=RIGHT, port=access)
         executed(up, key, 1, path)
+
+
+def posts(key):
+    """auth_request asks by GET"""
+    return tuple(len([e for e in where.of(key) if e[2] == 'POST'])
+                 for where in (up, other))
+
+
+def refused_first(path, right=RIGHT, wrong=WRONG, status=401):
+    """whom a location refuses makes no record that the owner would meet"""
+    key = path.strip('/').replace('/', '-') + '-first'
+    for _ in range(2):
+        a = gw.post(path, key, headers=wrong, port=access)
+        same((a.status, a.replayed), (status, False), path + ': not let in')
+    same(posts(key), (0, 0), path + ': not let in, not executed')
+    a = gw.post(path, key, headers=right, port=access)
+    same((a.status, a.replayed), (201, False), path + ': the owner is')
+    replays(gw, path, key, a, path + ': his answer', headers=right,
+            port=access)
+    a = gw.post(path, key, headers=wrong, port=access)
+    same((a.status, a.replayed), (status, False), path + ': still not')
+    same(posts(key), (1, 0), path + ': once in all')
+
+
+def test_refused_first():
+    for path in ('/login/ok', '/login-off/ok', '/login-tries/ok',
+                 '/login-status/ok', '/login-code/ok', '/login-mixed/ok',
+                 '/login-recursive/ok', '/login-open/ok',
+                 '/login-optional/ok'):
+        refused_first(path)
+    refused_first('/login-denied/ok', status=403,
+                  right=[('X-User', 'alice'), ('X-Real', '10.0.0.1')],
+                  wrong=[('X-User', 'alice'), ('X-Real', '10.0.0.2')])
+    for status in (401, 403):
+        # which of the two it was "=" does not tell
+        refused_first('/login-asked/ok?%d' % status,
+                      right=[('X-User', 'alice'), ('X-Auth', '200')],
+                      wrong=[('X-User', 'alice'), ('X-Auth', '%d' % status)])
+
+    # without a key there is no record, and nothing is different
+    path = '/login-optional/ok'
+    n = other.came(path)
+    a = gw.post(path, None, headers=WRONG, port=access)
+    same((a.status, other.came(path)), (201, n + 1),
+         path + ': without a key the error page has it')
+
+    # a check that could not be made has refused nobody
+    path, down = '/login-down/ok', [('X-User', 'alice'), ('X-Auth', '503')]
+    a = gw.post(path, 'login-down', headers=down, port=access)
+    same((a.status, a.replayed), (201, False), path + ': the backup has it')
+    a = gw.post(path, 'login-down', headers=down, port=access)
+    same((a.status, a.replayed), (500, False), path + ': once')
+    same(posts('login-down'), (0, 1), path + ': once')
+
+
+def test_refused_and_let_in():
+    """the location of the error page has a check of its own"""
+    path, key, guest = '/login-own/ok', 'own', basic(b'guest')
+    a = gw.post(path, key, headers=WRONG, port=access)
+    same(a.status, 401, path + ': nobody lets him in')
+    a = gw.post(path, key, headers=guest, port=access)
+    same((a.status, a.replayed, a.get('x-app')), (201, False, 'own'),
+         path + ': the second one does')
+    for headers in (guest, RIGHT):
+        replays(gw, path, key, a, path, headers=headers, port=access)
+    a = gw.post(path, key, headers=WRONG, port=access)
+    same((a.status, a.replayed), (401, False), path + ': still not')
+    executed(up, key, 1, path)
+
+
+def test_refused_get():
+    """a page for a refusal is no answer, also where GET is protected"""
+    for path, status, pages in (('/get/ok', 401, 2), ('/get-named/ok', 401, 0),
+                                ('/get-page/ok', 201, 2)):
+        for method in ('GET', 'HEAD'):
+            key, name = path + method, '%s %s: ' % (method, path)
+            for _ in range(2):
+                a = gw.post(path, key, headers=WRONG, port=access, body=None,
+                            method=method)
+                same((a.status, a.replayed), (status, False),
+                     name + 'not let in')
+            same((up.count(key), other.count(key)), (0, pages),
+                 name + 'a page at most')
+            a = gw.post(path, key, headers=RIGHT, port=access, body=None,
+                        method=method)
+            same((a.status, a.replayed, a.get('x-effect')),
+                 (201, False, str(up.of(key)[0][0]) if up.of(key) else None),
+                 name + 'the owner is')
+            replays(gw, path, key, a, name + 'again', headers=RIGHT,
+                    port=access, body=None, method=method)
+            a = gw.post(path, key, headers=WRONG, port=access, body=None,
+                        method=method)
+            same((a.status, a.replayed), (status, False), name + 'still not')
+            executed(up, key, 1, name)
 
 
 def protected(path, name, headers=()):
@@ -806,6 +1012,7 @@ def test_revalidated_answer():
 TESTS = [test_access_after_try_files, test_access_after_try_files_of_a_proxy,
          test_access_after_error_page, test_access_after_index,
          test_access_and_profile, test_refused_then_error_page,
+         test_refused_first, test_refused_and_let_in, test_refused_get,
          test_passed_then_protected,
          test_passed_then_error_page, test_return_and_error_page,
          test_rewrite, test_auth_request_down, test_limit_req, test_backup,

@@ -120,6 +120,7 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 
     /* until the access modules have let it in, see location.c */
 
+    ctx->checked = 1;
     ctx->checking = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
@@ -327,6 +328,13 @@ ngx_http_idempotency_handler_identity(ngx_http_request_t *r,
         if (rc != NGX_OK) {
             return rc;
         }
+
+        if (ctx->barred && ngx_http_idempotency_policy_refused(ctx->barred)) {
+
+            /* a stranger makes no record that the owner of the key meets */
+
+            return ngx_http_idempotency_problem_failed(ctx, ctx->barred);
+        }
     }
 
     if (!ctx->body_read) {
@@ -354,6 +362,10 @@ ngx_http_idempotency_handler_refused(ngx_http_request_t *r,
 
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "idempotency lets no content handler have the request");
+
+    /* recursive_error_pages would go on until there is a cycle */
+
+    r->error_page = 1;
 
     return ngx_http_idempotency_problem_again(r, ctx);
 }

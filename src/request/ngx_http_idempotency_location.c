@@ -17,6 +17,8 @@ static ngx_uint_t ngx_http_idempotency_location_module(ngx_conf_t *cf,
     char *name);
 static ngx_uint_t ngx_http_idempotency_location_guarded(
     ngx_http_request_t *r);
+static ngx_uint_t ngx_http_idempotency_location_authenticates(
+    ngx_http_request_t *r);
 static void ngx_http_idempotency_location_bar(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -131,6 +133,7 @@ ngx_http_idempotency_location_check(ngx_http_request_t *r)
         && ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_NEW
         && ngx_http_idempotency_location_guarded(r))
     {
+        ctx->checked = 0;
         ctx->checking = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
     }
 
@@ -188,9 +191,42 @@ ngx_http_idempotency_location_guarded(ngx_http_request_t *r)
 }
 
 
+/* after the access phase: the realm may have variables, and may be "off" */
+
+static ngx_uint_t
+ngx_http_idempotency_location_authenticates(ngx_http_request_t *r)
+{
+    void                              **conf;
+    ngx_str_t                          *uri, realm;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_idempotency_module);
+
+    if (imcf->auth_basic != NGX_CONF_UNSET_UINT) {
+        conf = r->loc_conf[imcf->auth_basic];
+
+        if (conf[0]
+            && ngx_http_complex_value(r, conf[0], &realm) == NGX_OK
+            && !(realm.len == 3 && ngx_strncmp(realm.data, "off", 3) == 0))
+        {
+            return 1;
+        }
+    }
+
+    if (imcf->auth_request != NGX_CONF_UNSET_UINT) {
+        uri = r->loc_conf[imcf->auth_request];
+
+        return uri->len != 0;
+    }
+
+    return 0;
+}
+
+
 /*
  * An access check has refused the request, and error_page leads here.  The
- * status is that of the error_page directive: with "=" r->err_status is 0.
+ * status is that of the error_page directive: with "=" r->err_status has none.
+ * Where the directive has several, it is the one that is likely.
  */
 
 static void
@@ -198,7 +234,8 @@ ngx_http_idempotency_location_bar(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
     ngx_str_t                 *value;
-    ngx_uint_t                 i;
+    ngx_int_t                  status;
+    ngx_uint_t                 i, likely, best;
     ngx_http_err_page_t       *page;
     ngx_http_core_loc_conf_t  *clcf, *last;
 
@@ -208,20 +245,30 @@ ngx_http_idempotency_location_bar(ngx_http_request_t *r,
     ctx->checking = NULL;
     ctx->barred = NGX_HTTP_FORBIDDEN;
 
-    if (last->error_pages == NULL) {
-        return;
-    }
+    /* a URI is asked for by GET, and is not what the client asked for */
 
-    page = last->error_pages->elts;
+    ctx->page = (!clcf->named && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)));
 
-    for (i = 0; i < last->error_pages->nelts; i++) {
-        value = &page[i].value.value;
+    best = 0;
 
-        if (value->len == clcf->name.len
-            && ngx_memcmp(value->data, clcf->name.data, value->len) == 0)
+    for (i = 0; last->error_pages && i < last->error_pages->nelts; i++) {
+        page = (ngx_http_err_page_t *) last->error_pages->elts + i;
+
+        value = &page->value.value;
+        status = (page->overwrite == -1) ? page->status : page->overwrite;
+
+        if (value->len != clcf->name.len
+            || ngx_memcmp(value->data, clcf->name.data, value->len) != 0
+            || (ngx_int_t) r->err_status != status)
         {
-            ctx->barred = page[i].status;
-            return;
+            continue;
+        }
+
+        likely = ngx_http_idempotency_policy_likely(page->status,
+                                                    ctx->checked);
+        if (likely > best) {
+            best = likely;
+            ctx->barred = page->status;
         }
     }
 }
@@ -282,8 +329,12 @@ ngx_http_idempotency_location_decide(ngx_http_request_t *r,
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
-    if (ilcf->endpoint) {
+    if (ilcf->endpoint || ctx->page) {
         return NGX_DECLINED;
+    }
+
+    if (ctx->barred && ngx_http_idempotency_location_authenticates(r)) {
+        ctx->barred = 0;
     }
 
     /* "if" has a configuration of its own, which was not entered */

@@ -23,7 +23,8 @@ ngx_int_t ngx_http_idempotency_location_enter(ngx_http_request_t *r);
 
 /*
  * Access to the location is going to be checked; where that leads to an
- * error page, ctx->barred is set.  A handler of the preaccess phase.
+ * error page, ctx->barred is set, until a location with an authentication of
+ * its own lets the client in.  A handler of the preaccess phase.
  */
 ngx_int_t ngx_http_idempotency_location_check(ngx_http_request_t *r);
 

@@ -7,7 +7,8 @@
 #include "ngx_http_idempotency_policy.h"
 
 
-#define NGX_HTTP_TOO_EARLY  425
+#define NGX_HTTP_PROXY_AUTH_REQUIRED  407
+#define NGX_HTTP_TOO_EARLY            425
 
 
 static ngx_uint_t ngx_http_idempotency_policy_listed(
@@ -225,6 +226,34 @@ ngx_http_idempotency_policy_failed(ngx_idempotency_error_e error,
     return (seen || error == NGX_IDEMPOTENCY_ERROR_DAMAGED)
            ? NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE
            : NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_policy_refused(ngx_uint_t status)
+{
+    return status < NGX_HTTP_INTERNAL_SERVER_ERROR
+           && status != NGX_HTTP_TOO_MANY_REQUESTS;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_policy_likely(ngx_uint_t status, ngx_uint_t checked)
+{
+    if (status == NGX_HTTP_UNAUTHORIZED
+        || status == NGX_HTTP_FORBIDDEN
+        || status == NGX_HTTP_PROXY_AUTH_REQUIRED)
+    {
+        return checked ? 3 : 2;
+    }
+
+    /* an auth_request that failed, or a limit */
+
+    if (!ngx_http_idempotency_policy_refused(status)) {
+        return checked ? 2 : 3;
+    }
+
+    return 1;
 }
 
 

@@ -137,6 +137,19 @@ ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_failed(
     ngx_idempotency_error_e error, ngx_uint_t seen);
 
 /*
+ * Has a check that ended with this status refused the client?  Otherwise it
+ * could not be made, or a limit came before it.
+ */
+ngx_uint_t ngx_http_idempotency_policy_refused(ngx_uint_t status);
+
+/*
+ * How likely a request has ended with this status before its access was
+ * granted; "checked": not before the access phase.
+ */
+ngx_uint_t ngx_http_idempotency_policy_likely(ngx_uint_t status,
+    ngx_uint_t checked);
+
+/*
  * The gate: may a content handler, or a try of its upstream, have the request
  * of a claim?  An error page "hides" the error if its own status is sent.
  * Whether the lease is sure is asked besides, but for error pages.

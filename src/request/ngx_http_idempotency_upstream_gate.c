@@ -7,6 +7,7 @@
 
 #include "ngx_http_idempotency_upstream_gate.h"
 #include "ngx_http_idempotency_context.h"
+#include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_upstream.h"
 
 
@@ -337,11 +338,13 @@ ngx_http_idempotency_upstream_output(void *data, ngx_chain_t *in)
     ctx = ngx_http_idempotency_context_get(r);
     up = &ctx->upstream;
 
-    if (u->peer.connection->sent == 0
-        && ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK)
-    {
-        u->peer.tries = 0;
-        return NGX_ERROR;
+    if (u->peer.connection->sent == 0) {
+        ngx_http_idempotency_failpoint(ctx, "before_send");
+
+        if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {
+            u->peer.tries = 0;
+            return NGX_ERROR;
+        }
     }
 
     rc = up->output_filter(up->filter_ctx, in);

@@ -59,6 +59,7 @@ static void test_status_lists(void);
 static void test_probes(void);
 static void test_failures(void);
 static void test_gates(void);
+static void test_refused(void);
 static void test_words(void);
 static void test_list(ngx_http_idempotency_statuses_t *statuses,
     ngx_uint_t from, ngx_uint_t to);
@@ -339,6 +340,7 @@ main(void)
     test_probes();
     test_failures();
     test_gates();
+    test_refused();
     test_words();
 
     printf("1..%u\n", (unsigned) number);
@@ -486,6 +488,39 @@ test_failures(void)
                "failure", seen ? "a record was seen" : "none was seen");
         }
     }
+}
+
+
+static void
+test_refused(void)
+{
+    ngx_uint_t  i;
+
+    static ngx_uint_t  refused[] = { 400, 401, 402, 403, 404, 407, 451, 499 };
+    static ngx_uint_t  others[] = { 429, 500, 502, 503, 504 };
+
+    for (i = 0; i < sizeof(refused) / sizeof(ngx_uint_t); i++) {
+        ok(ngx_http_idempotency_policy_refused(refused[i]), "refused",
+           "an access check says no");
+    }
+
+    for (i = 0; i < sizeof(others) / sizeof(ngx_uint_t); i++) {
+        ok(!ngx_http_idempotency_policy_refused(others[i]), "refused",
+           "not by an access check");
+    }
+
+    ok(ngx_http_idempotency_policy_likely(401, 1)
+       > ngx_http_idempotency_policy_likely(500, 1), "likely",
+       "an access check that refuses before one that fails");
+    ok(ngx_http_idempotency_policy_likely(500, 1)
+       > ngx_http_idempotency_policy_likely(404, 1), "likely",
+       "an access check that fails before anything else");
+    ok(ngx_http_idempotency_policy_likely(503, 0)
+       > ngx_http_idempotency_policy_likely(403, 0), "likely",
+       "a limit before the access checks");
+    ok(ngx_http_idempotency_policy_likely(407, 0)
+       > ngx_http_idempotency_policy_likely(405, 0), "likely",
+       "an access check before what comes after it");
 }
 
 
