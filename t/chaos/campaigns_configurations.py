@@ -23,7 +23,7 @@ class C14:
     mutants = ('get-then-set', 'no-fingerprint', 'unknown-frees', 'cut-kept',
                'first-decides', 'last-only', 'passed-stays', 'gate-open',
                'probe-anyone', 'probe-cached', 'half-header',
-               'stale-settles', 'method-lies')
+               'stale-settles', 'method-lies', 'refused-runs', 'first-byte')
 
     @classmethod
     async def run(cls, store, n, seed, module, label):

@@ -24,6 +24,7 @@ ACT = 'src/request/ngx_http_idempotency_act.c'
 POLICY = 'src/request/ngx_http_idempotency_policy.c'
 OP = 'src/store/ngx_idempotency_redis_op.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
+HANDLER = 'src/request/ngx_http_idempotency_handler.c'
 GATE = 'src/request/ngx_http_idempotency_upstream_gate.c'
 UPSTREAM = 'src/request/ngx_http_idempotency_upstream.c'
 LOCATION = 'src/request/ngx_http_idempotency_location.c'
@@ -182,6 +183,19 @@ MUTANTS = {
          '    return NGX_OK;\n\n    conf = ngx_palloc('),
         (UPSTREAM, '        facts->answered = !facts->stale;\n',
          '        facts->stale = 0;\n        facts->answered = 1;\n'),
+    ]),
+
+    'refused-runs': ('an error page executes whom a location has refused', [
+        (HANDLER,
+         '(ctx->barred && ngx_http_idempotency_policy_refused('
+         'ctx->barred))', '(0)'),
+    ]),
+
+    'first-byte': ('the lease is not looked at before the first byte', [
+        (GATE,
+         '        if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {\n'
+         '            u->peer.tries = 0;',
+         '        if (0) {\n            u->peer.tries = 0;'),
     ]),
 
     'method-lies': ('handlers are told that the method is LOCK', [

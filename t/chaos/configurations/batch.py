@@ -147,7 +147,7 @@ class Nginx:
             capture_output=True, text=True)
 
     async def start(self):
-        done = self.command()
+        done = await asyncio.to_thread(self.command)
         if done.returncode:
             raise RuntimeError('nginx does not start: ' + done.stderr)
         end = time.monotonic() + 20
@@ -197,6 +197,20 @@ class Case:
         self.plain = []           # of the reference
         self.open = []            # of the reference, open to all
         self.alarms = []
+        self.stalled = False      # the upstreams were slow
+
+
+class Stalls:
+    """How long this process stood still, at most; the upstreams did, too."""
+
+    def __init__(self):
+        self.longest = 0
+
+    async def watch(self):
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.05)
+            self.longest = max(self.longest, time.monotonic() - before - 0.05)
 
 
 class Batch:
@@ -218,21 +232,27 @@ class Batch:
             case.host = '%sb%dc%d' % (self.name, self.number, n)
         for nginx in (self.module, self.plain):
             nginx.folders()
-            self.refuse(nginx, cases)
+            # in a thread: those who play elsewhere go on
+            await asyncio.to_thread(self.refuse, nginx, cases)
         live = [c for c in cases if c.refused is None]
         self.write(self.module, live)
         if not live:
             return cases
+        stalls = Stalls()
+        watch = asyncio.create_task(stalls.watch())
         try:
             await self.module.start()
             await self.plain.start()
             await asyncio.gather(*(self.play(case) for case in live))
         finally:
+            watch.cancel()
             self.module.end()
             self.plain.end()
             await self.module.ended()
             await self.plain.ended()
         self.alarms(live)
+        for case in live:
+            case.stalled = stalls.longest > 0.5
         by_attempt = self.upstreams.ledger.by_attempt
         for case in live:
             for prefix, lanes in (('m', case.module), ('p', case.plain),

@@ -7,10 +7,12 @@
     S5  Idempotent-Replayed is on all answers but that of the execution
     S6  after an answer every later attempt gets it again
     S7  nobody gets an answer, or an execution, through a location that does
-        not let him in; the reference tells who is let in
+        not let him in; the reference tells who is let in; nor an execution
+        by the error page of a protected location that has refused him
     S8  a replay has what the location adds to the first answer
     S9  a first attempt gets what it gets without the module
     A   every attempt ends, and nothing alarming is logged
+    T   the same, when the upstreams were slow
 """
 
 import collections
@@ -19,7 +21,7 @@ Violation = collections.namedtuple('Violation', 'rule text')
 
 # A busy machine makes time-outs, in one of the two and not in the other: what
 # breaks one of these rules has to break it again.
-TIMED = ('S6', 'S7', 'S8', 'S9')
+TIMED = ('S6', 'S7', 'S8', 'S9', 'T')
 
 
 class Operation:
@@ -50,7 +52,8 @@ class Operation:
         return self.config.identity(entry.path, entry.method)
 
     def kept(self, entry):
-        if self.exempt(entry) or entry.do in ('release', 'unknown'):
+        if self.exempt(entry) or entry.do in ('release', 'unknown') \
+                or entry.status == 0:
             return False
         return entry.do == 'final' or self.config.kept(
             entry.path, entry.method, entry.status)
@@ -77,12 +80,16 @@ def check(case):
             for rule in RULES:
                 found += rule(op)
         found += keyless(case, outcomes)
-    for lane, reference in zip(case.module, case.plain):
-        found += [Violation('A', 'no answer within the bound: %s' % o)
-                  for o, p in zip(lane, reference)
-                  if o.hung and not p.hung]
     found += [Violation('A', line) for line in case.alarms]
-    return found
+    return found + late(case)
+
+
+def late(case):
+    """No answer: a matter of time where this process stood still itself."""
+    return [Violation('T' if case.stalled else 'A',
+                      'no answer within the bound: %s' % o)
+            for lane, reference in zip(case.module, case.plain)
+            for o, p in zip(lane, reference) if o.hung and not p.hung]
 
 
 def groups(outcomes):
@@ -107,6 +114,7 @@ def keyless(case, outcomes):
 def s1(op):
     """An upstream that names another one hands its execution over."""
     counted = []
+    got = {o.effect for o in op.outcomes if o.whole}
     for o in op.outcomes:
         mine = operations(o)
         for e, after in zip(mine, mine[1:] + [None]):
@@ -116,12 +124,16 @@ def s1(op):
     for identity in {op.identity(e) for e in counted}:
         mine = [e for e in counted if op.identity(e) == identity]
         binding = [e for e in mine if not op.released(e)]
-        later = [e for e in mine if binding
-                 and e.effect > binding[0].effect]
-        if not later:
-            continue
-        yield Violation('S1', 'executed again: %s, after %s'
-                        % (later[0], binding[0]))
+        for e in mine:
+            # what nobody got an answer to may be unknown, and executed
+            # again by policy
+            before = [b for b in binding if b.effect < e.effect
+                      and (b.effect in got
+                           or not op.config.retries(e.path))]
+            if before:
+                yield Violation('S1', 'executed again: %s, after %s'
+                                % (e, before[0]))
+                break
 
 
 def answers(op):
@@ -143,9 +155,9 @@ def s2(op):
         text = o.effect
         if not op.config.has('ssi on') and not op.config.has('probe='):
             text = o.body
-        # "error_page 401 @name" gives another status to the same answer
+        # "error_page 503 @name" gives another status to the same answer
         status = o.status
-        if status in {p.status for p in plainly(op, o) if p.effect}:
+        if status not in (401, 403) and status in {p.status for p in plainly(op, o) if p.effect}:
             status = 0
         before = seen.setdefault((o.attempt.body, op.identity(e)),
                                  (text, status, o))
@@ -159,11 +171,10 @@ def s3(op):
     for o in op.outcomes:
         if o.effect and o.effect not in op.effects:
             # A cache with one key for all gives its answer to all, but not
-            # to somebody whose own request was sent and not answered; but
-            # an update in the background is sent by a subrequest.
-            if op.config.has('background_update') or op.shared and not (o.replayed and any(
+            # to somebody whose own request was sent and not answered.
+            if op.shared and not (o.replayed and any(
                     e.status == 0 and not op.exempt(e)
-                    for e in op.entries)):
+                    and not op.config.retries(e.path) for e in op.entries)):
                 continue
             yield Violation('S3', 'an answer of another operation: %s' % o)
         if o.replayed and not o.effect and o.status >= 500 and any(
@@ -210,7 +221,8 @@ def spec(o):
 
 def good(o):
     a = o.attempt
-    return a.right and not a.changed and not a.leave and a.do == 'ok'
+    return a.right and not a.changed and not a.leave and not a.fail \
+        and a.do == 'ok'
 
 
 def plainly(op, o):
@@ -259,6 +271,19 @@ def s7(op):
                                 else 'an answer', o))
 
 
+def s7_refused(op):
+    """Whom a protected location has refused no error page executes."""
+    if op.config.has('limit_'):
+        return
+    for o in op.outcomes:
+        for e in operations(o):
+            name = None if op.exempt(e) else op.config.barred_by(
+                e.path, e.method, o.attempt.right)
+            if name:
+                yield Violation('S7', 'an execution for a client whom %s has '
+                                'refused: %s' % (name, o))
+
+
 def s8(op):
     first = [o for o, e in answers(op) if e in o.executions]
     if not first or op.config.has('limit_'):
@@ -277,6 +302,9 @@ def s9(op):
         return
     for o in op.outcomes:
         mine = plainly(op, o)
+        if any(op.config.barred_by(e.path, e.method, True, False)
+               for p in mine for e in p.executions):
+            return                # not so with the module
         if not good(o):
             if o.attempt.right or any(p.status not in (401, 403)
                                       for p in mine):
@@ -297,7 +325,7 @@ def s9(op):
         return
 
 
-RULES = (s1, s2, s3, s4, s5, s6, s7, s8, s9)
+RULES = (s1, s2, s3, s4, s5, s6, s7, s7_refused, s8, s9)
 
 
 def story(case):

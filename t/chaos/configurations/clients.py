@@ -23,7 +23,7 @@ class Attempt:
 
     def __init__(self, op, right=True, do='ok', body=None, leave=None,
                  http2=False, page=404, at=0, keyless=False, user=None,
-                 packed=False):
+                 packed=False, fail=None):
         self.op = op
         self.right = right
         self.do = do
@@ -36,6 +36,7 @@ class Attempt:
         self.keyless = keyless
         self.user = user or op.user
         self.packed = packed
+        self.fail = fail          # a failpoint of the module
         self.number = 0           # set by the scenario
 
     def __str__(self):
@@ -46,7 +47,7 @@ class Attempt:
             ('leaves after %s s' % self.leave, self.leave),
             ('by ' + self.user, self.user != self.op.user),
             ('pages %d' % self.page, self.page != 404),
-            ('gzip', self.packed)) if on]
+            ('gzip', self.packed), (self.fail, self.fail)) if on]
         return '%s %s, %s%s' % (self.op.method, self.op.path, self.do,
                                 ''.join(', ' + m for m in more))
 
@@ -59,6 +60,8 @@ class Attempt:
                  ('x-do', self.do), ('x-page', str(self.page))]
         if not self.keyless:
             lines.append(('idempotency-key', prefix + host + self.op.key))
+        if self.fail:
+            lines.append(('x-fail', self.fail))
         if self.packed:
             lines.append(('accept-encoding', 'gzip'))
         return lines

@@ -15,7 +15,14 @@ SERVER = Block('server', [
     Block('location /a/', ['proxy_pass http://up;'], 'L1'),
     Block('location /off/', ['idempotency off;'], 'L2'),
     Block('location /dry/', ['idempotency_dry_run on;'], 'L3'),
-    Block('location /stripe/', ['idempotency_profile stripe;'], 'L4')])
+    Block('location /stripe/', ['idempotency_profile stripe;'], 'L4'),
+    Block('location /closed/', ['auth_basic closed;',
+                                'error_page 401 = @n0;'], 'L5'),
+    Block('location @n0', ['proxy_pass http://up;'], 'L6'),
+    Block('location @n1', ['auth_basic closed;'], 'L7'),
+    Block('location /retry/', ['idempotency_unknown retry;'], 'L8'),
+    Block('location /router/', ['auth_basic closed;', 'return 418;'],
+          'L9')])
 
 
 class History:
@@ -163,6 +170,31 @@ def ran_for_him(h):
     h.add(h.module, status=401, runs=[1], right=False)
 
 
+def refused_first(h):
+    h.add(h.plain, effect=900, runs=[900], right=False, path=['L5', 'L6'])
+    h.add(h.module, effect=1, runs=[1], right=False, path=['L5', 'L6'])
+
+
+def let_in_later(h):
+    h.add(h.plain, effect=900, runs=[900], right=False, path=['L5', 'L7'])
+    h.add(h.module, effect=1, runs=[1], right=False, path=['L5', 'L7'])
+
+
+def not_checked(h):
+    h.add(h.plain, effect=900, runs=[900], right=False, path=['L9', 'L6'])
+    h.add(h.module, effect=1, runs=[1], right=False, path=['L9', 'L6'])
+
+
+def retried(h):
+    h.add(h.module, status=504, runs=[1], do='timeout', said=0, path=['L8'])
+    h.replay(effect=2, runs=[2], replayed=False, path=['L8'])
+
+
+def overtaken(h):
+    h.first(path=['L8'])
+    h.add(h.module, status=502, runs=[2], path=['L8'])
+
+
 def other_header(h):
     h.first()
     h.replay(loc='L2')
@@ -199,6 +231,11 @@ CASES = (
     (forgotten, ['S6'], 'no replay after an answer'),
     (let_in, ['S7'], 'an answer for wrong credentials'),
     (ran_for_him, ['S7'], 'an execution for wrong credentials'),
+    (refused_first, ['S7'], 'an execution for who was refused before'),
+    (let_in_later, [], 'who was refused and then let in'),
+    (not_checked, [], 'a location that leads on before its checks'),
+    (retried, [], 'executed again by policy'),
+    (overtaken, ['S1', 'S6'], 'executed again after an answer, by policy'),
     (other_header, ['S8'], 'the header of another location'),
     (not_as_without, ['S9'], 'a first attempt that is refused'),
     (hung, ['A'], 'an attempt that does not end'),

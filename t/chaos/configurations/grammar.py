@@ -24,9 +24,14 @@ RETRYABLE = {'ietf': (401, 403, 407, 408, 425, 429, 503), 'stripe': (),
 # what may refuse a request
 ACCESS = ('auth_basic', 'auth_request', 'deny', 'limit_req', 'limit_conn')
 
+# what tells who somebody is
+AUTH = ('auth_basic', 'auth_request')
+
 # what is never left out, of a server and of a location
 SERVER = ('listen LISTEN;', 'listen LISTEN2;', 'server_name NAME;',
           'root ROOT/html;')
+OVERTAKEN = ['idempotency_lease 1s;', 'idempotency_unknown retry;',
+             'idempotency_failpoint $http_x_fail;']
 NO_PAGES = 'error_page 418 /none;'        # nor those of the server
 VIA = 'set $via "$via>%s";'
 
@@ -91,7 +96,7 @@ class Config:
                                  '.sock;', '.sock max_fails=0;')
                       for line in groups]
             lines = [line for line in lines if not re.search(
-                r'limit_(req|conn) |_cache|X-Cache', line)]
+                r'^ *(limit_(req|conn) |[a-z]+_cache)', line)]
         return '\n'.join(groups + lines).replace('NAME', host)
 
     def unsteady(self):
@@ -197,10 +202,64 @@ class Config:
     def refusals(self, path):
         """Whether a location may have refused what the last one gets.
 
-        Then nothing that is known already is given out.
+        Then nothing that is known already is given out, unless that one
+        finds out itself who it is.
         """
-        return any(self.value(name, directive, 'off') != 'off'
-                   for name in path[:-1] for directive in ACCESS)
+        return not self.authenticates(path) and any(
+            self.value(name, directive, 'off') != 'off'
+            for name in path[:-1] for directive in ACCESS)
+
+    def authenticates(self, path):
+        return any(self.value(path[-1], directive, 'off') != 'off'
+                   for directive in AUTH)
+
+    def barred_by(self, path, method, right, surely=True):
+        """The protected location on the way that has refused the request.
+
+        Not where the last one authenticates it.  What is not surely refused
+        may be refused, as nginx does not tell.
+        """
+        path = [p for p in path if not p.startswith('aux')]
+        if not path or self.authenticates(path):
+            return None
+        for name in path[:-1]:
+            if self.policy([name], method) and self.refuses(name, right,
+                                                            surely):
+                return name
+        return None
+
+    def refuses(self, name, right, surely):
+        """Whether access to a location ends with 401 or 403."""
+        block = self.chain(name)[0]
+        if block.own('return') or (block.own('rewrite') or '').endswith(
+                ' last'):
+            return False          # before its access is checked
+        checks = []
+        for b in self.chain(name):
+            if b.own('allow') or b.own('deny'):
+                checks.append(bool(b.own('allow')))
+                break
+        if self.value(name, 'auth_basic', 'off') != 'off':
+            checks.append(right)
+        asked = self.value(name, 'auth_request', 'off')
+        if asked.endswith(('500', 'down')):
+            # it is 500, which may have the same page
+            return not surely and any(
+                re.match(r'error_page [0-9 ]*(401|403)', line)
+                for b in self.chain(name) for line in b.items
+                if isinstance(line, str))
+        if asked != 'off':
+            checks.append(right and asked.endswith('check'))
+        if not checks:
+            return False
+        if self.value(name, 'satisfy', 'all') == 'any':
+            return not any(checks)
+        return not all(checks)
+
+    def retries(self, path):
+        """Whether an unknown outcome is executed again."""
+        return any(self.value(name, 'idempotency_unknown', 'hold') == 'retry'
+                   for name in path or [None])
 
     def mixed(self, path):
         """Whether it depends on more than the path who has claimed the key.
@@ -292,7 +351,12 @@ class Maker:
 
     def handler(self, plain=True):
         """Lines of a content handler; plain: a URI may follow proxy_pass."""
-        kind = self.weighted(proxy=11, fastcgi=1.5, uwsgi=1, scgi=1, grpc=1)
+        kind = self.weighted(proxy=11, fastcgi=1.5, uwsgi=1, scgi=1, grpc=1,
+                             tls=0.7)
+        if kind == 'tls':
+            # nginx keeps a session to the end, and never frees it
+            return ['proxy_pass https://unix:SOCK/tls.sock;',
+                    'proxy_ssl_session_reuse off;'] + self.buffering('proxy')
         if kind != 'proxy':
             socket = {'fastcgi': 'fcgi'}.get(kind, kind)
             lines = ['%s_pass unix:SOCK/%s.sock;' % (kind, socket)]
@@ -425,6 +489,8 @@ class Maker:
                 lines.append(line)
         if self.maybe(0.3):
             lines.append('idempotency_unknown probe=%s;' % self.probe())
+        elif self.maybe(0.08):
+            lines.append('idempotency_unknown retry;')
         return lines
 
     def error_page(self, codes=None):
@@ -458,6 +524,8 @@ class Maker:
         if self.maybe(0.1):
             items.append('ssi on;')
         if self.maybe(0.08):
+            items.append(self.condition())
+        if self.maybe(0.08):
             items.append('mirror /aux_mirror;')
             self.helpers['mirror'] = Block('location = /aux_mirror', [
                 'internal;', 'proxy_pass http://unix:SOCK/mirror.sock:'
@@ -465,10 +533,20 @@ class Maker:
                 'aux_mirror')
         return items
 
+    def condition(self):
+        """A location of its own, which inherits the content handler."""
+        return Block(self.pick('if ($request_method != GET)',
+                               'if ($http_x_page = 500)'),
+                     [self.pick('set $condition 1;',
+                                'add_header X-Loc LOCif always;')])
+
     def location(self, head, items):
         name = self.name()
         items = [i.replace('LOC', name) if isinstance(i, str) else i
                  for i in items]
+        for i in items:
+            if isinstance(i, Block) and i.head.startswith('if'):
+                i.items = [line.replace('LOC', name) for line in i.items]
         return Block('location ' + head, items, name)
 
     # locations
@@ -593,6 +671,8 @@ class Maker:
             server.remove('idempotency main;')
         if self.maybe(0.2) and not any('_unknown' in i for i in server):
             server.append('idempotency_unknown probe=%s;' % self.probe())
+        if self.maybe(0.05):
+            server = [i for i in server if '_unknown' not in i] + OVERTAKEN
         if self.maybe(self.backup):
             server.append(self.error_page(self.pick(None, '502 503 504')))
         if self.maybe(0.12):

@@ -18,7 +18,8 @@ from .upstreams import Upstreams
 
 AT_ONCE = 40              # configurations of one nginx
 RIGS = 2                  # pairs of nginx at a time
-ALL = ('S1', 'S2', 'S3', 'S4', 'S5', 'S6', 'S7', 'S8', 'S9', 'A')
+ALL = ('S1', 'S2', 'S3', 'S4', 'S5', 'S6', 'S7', 'S8', 'S9', 'A',
+       'T')
 
 
 def one(seed):
@@ -36,7 +37,8 @@ SOMETIMES = (
     'probe', 'page', 'cache HIT', 'cache MISS', 'connection refused',
     'limited', 'behind auth_request', 'status 401', 'status 403',
     'status 502', 'status 504', 'at h0', 'at h1', 'at h2',
-    'at fcgi', 'at uwsgi', 'at scgi', 'at grpc')
+    'at fcgi', 'at uwsgi', 'at scgi', 'at grpc', 'at tls', 'barred',
+    'overtaken')
 
 
 class Finding:
@@ -186,6 +188,8 @@ class Hunt:
         log = batch.module.log()
         c['connection refused'] += log.count('Connection refused')
         c['limited'] += log.count('limiting ')
+        c['overtaken'] += log.count('lease could not be renewed in time')
+        c['stalled'] += any(case.stalled for case in cases)
         for case in cases:
             if case.refused:
                 c['refused'] += 1
@@ -221,17 +225,25 @@ class Hunt:
             c['accel'] += e.do.startswith('accel')
             c['given up'] += case.config.gives_up(e.path, e.method)
             c['behind auth_request'] += 'aux_auth' in e.path
+        if o.status in (401, 403) and not real and any(
+                case.config.barred_by(e.path, e.method, o.attempt.right)
+                for e in self.plainly(case, o)):
+            c['barred'] += 1
         if o.replayed and ' @' in self.where(case, o):
             c['replayed for a named location'] += 1
 
     @staticmethod
     def where(case, o):
         """The head of the location where the reference executes it."""
-        for lane in case.plain:
-            for p in lane:
-                if p.attempt is o.attempt and p.executions:
-                    return case.config.last(p.executions[-1].path).head
+        for e in Hunt.plainly(case, o)[-1:]:
+            return case.config.last(e.path).head
         return ''
+
+    @staticmethod
+    def plainly(case, o):
+        """The executions of this attempt by the reference."""
+        return [e for lane in case.plain for p in lane
+                if p.attempt is o.attempt for e in p.executions]
 
 
 def first_of_each(violations):

@@ -63,11 +63,14 @@ class Writer:
         if self.config.caches() or self.config.has('probe='):
             plays += [self.pair, self.fail]
         lanes, rng = [], self.rng
-        for path, methods in rng.sample(self.config.entries,
-                                        len(self.config.entries))[:3]:
+        entries = rng.sample(self.config.entries, len(self.config.entries))
+        for path, methods in entries[:3]:
             for play in rng.sample(plays, 2):
                 op = Operation(len(lanes), path, rng.choice(methods), 'ann')
                 lanes.append(play(op))
+        if self.config.has('idempotency_failpoint'):
+            path, methods = entries[0]
+            lanes = [self.overtaken(Operation(0, path, methods[0], 'ann'))]
         attempts = (a for lane in lanes for step in lane for a in step)
         for number, attempt in enumerate(attempts):
             attempt.number = number
@@ -109,6 +112,15 @@ class Writer:
 
     def leave(self, op):
         return [[self.attempt(op, do='slow', leave=0.05)]] + self.after(op)
+
+    def overtaken(self, op):
+        """Its worker stands still before it sends, for longer than a lease.
+
+        Nothing else is done with such a configuration: the leases of others
+        would run out as well.
+        """
+        return [[self.attempt(op, fail='before_send:1400'),
+                 self.attempt(op, at=1.1)]] + self.after(op)
 
     def pair(self, op):
         """Two operations in one place, the second one without an answer."""

@@ -25,9 +25,11 @@ import collections
 import hashlib
 import itertools
 import os
+import ssl
 import struct
 import time
 
+from certs import Certs
 from h2 import (DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, fields,
                 frame)
 from . import hpack
@@ -197,7 +199,7 @@ class Ledger:
 
 
 class Upstreams:
-    """Sockets under root: h0 h1 h2 deaf mirror fcgi uwsgi scgi grpc"""
+    """Sockets under root: h0 h1 h2 tls deaf mirror fcgi uwsgi scgi grpc"""
 
     def __init__(self, root):
         self.root = root
@@ -208,6 +210,12 @@ class Upstreams:
     async def start(self):
         kinds = dict(h0=http, h1=http, h2=http, mirror=http, deaf=deaf,
                      fcgi=fastcgi, uwsgi=uwsgi, scgi=scgi, grpc=grpc)
+        Certs(self.root).ca('tls')
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.root + '/tls.pem', self.root + '/tls.key')
+        self.servers.append(await asyncio.start_unix_server(
+            self.runner('tls', http), self.socket('tls'), ssl=context,
+            backlog=511))
         for name, protocol in kinds.items():
             self.servers.append(await asyncio.start_unix_server(
                 self.runner(name, protocol), self.socket(name), backlog=511))
