@@ -141,7 +141,7 @@ def test_full():
             break
     card = 'return document.querySelector("[data-store=little] %s").innerText'
     shows(card % '.pill', 'down')
-    shows(card % '.why', 'full: new keys are refused')
+    shows(card % '.why', 'full: new keys are refused (full)')
     ok('in unknowns' in b.run(card % 'dl'), 'by unknowns', b.run(card % 'dl'))
 
 

@@ -179,6 +179,7 @@ ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf)
                                                          ngx_worker, i);
         stores[i]->now = ngx_idempotency_counts_now(imcf->counts, i);
         stores[i]->unknowns = &imcf->counts->unknowns[i];
+        stores[i]->health = &imcf->counts->health[i];
     }
 
     if (ngx_worker != 0) {

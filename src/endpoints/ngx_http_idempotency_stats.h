@@ -37,7 +37,7 @@ typedef struct {
     time_t                             oldest;    /* of these, its age */
     size_t                             zone_unknown;  /* in the zone, all */
     size_t                             zone_unknown_bytes;
-    ngx_uint_t                         full;      /* refused a new key */
+    ngx_idempotency_refusal_e          refusing;  /* the last new key */
     ngx_http_idempotency_stats_store_state_t  *state;
 } ngx_http_idempotency_stats_store_t;
 

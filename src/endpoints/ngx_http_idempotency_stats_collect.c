@@ -7,16 +7,15 @@
 #include "ngx_http_idempotency_stats.h"
 
 
-/* of several that apply the worst one is shown */
+/*
+ * Of several that apply the worst one is shown.  The first ones are those of
+ * ngx_idempotency_refusal_e, in its order.
+ */
 
 typedef enum {
     NGX_HTTP_IDEMPOTENCY_STATS_FINE = 0,
-    NGX_HTTP_IDEMPOTENCY_STATS_DAMAGED,
-    NGX_HTTP_IDEMPOTENCY_STATS_FULL,
+    NGX_HTTP_IDEMPOTENCY_STATS_DISCONNECTED = NGX_IDEMPOTENCY_REFUSAL_N,
     NGX_HTTP_IDEMPOTENCY_STATS_NEARLY_FULL,
-    NGX_HTTP_IDEMPOTENCY_STATS_DISCONNECTED,
-    NGX_HTTP_IDEMPOTENCY_STATS_LOST_DATA,
-    NGX_HTTP_IDEMPOTENCY_STATS_TOO_FEW_REPLICAS,
     NGX_HTTP_IDEMPOTENCY_STATS_CONNECTIONS_DOWN,
     NGX_HTTP_IDEMPOTENCY_STATS_OUTCOMES_WAITING
 } ngx_http_idempotency_stats_store_state_e;
@@ -44,20 +43,55 @@ static ngx_http_idempotency_stats_store_state_t
 {
     { NGX_HTTP_IDEMPOTENCY_STATS_OK, "ok", "" },
 
-    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "damaged", "damaged: restart nginx" },
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "unreachable",
+      "cannot be reached: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "timeout",
+      "does not answer in time: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "protocol",
+      "sends what makes no sense: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "readonly",
+      "is a replica and read-only: new keys are refused" },
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "full", "full: new keys are refused" },
 
-    { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "nearly_full",
-      "less than a tenth is free" },
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "too_few_replicas",
+      "too few replicas: new keys are refused" },
 
-    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "disconnected", "not connected" },
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "not_permitted",
+      "wrong password or missing permission: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "misconfigured",
+      "cannot save to its disk: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "loading",
+      "is loading its data: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "moving",
+      "slots are moving: new keys are refused" },
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "lost_data",
       "has lost data: new keys are refused" },
 
-    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "too_few_replicas",
-      "too few replicas: new keys are refused" },
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "evicts",
+      "may evict keys: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "no_fsync",
+      "not on enough disks: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "full", "full: new keys are refused" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "damaged", "damaged: restart nginx" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "refused",
+      "refuses new keys, see the error log" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "disconnected", "not connected" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "nearly_full",
+      "less than a tenth is free" },
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "connections_down",
       "some connections are down" },
@@ -128,7 +162,7 @@ ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
         ngx_http_idempotency_stats_unknown(store);
     }
 
-    store->full = counts->unknowns[n].full;
+    store->refusing = (ngx_idempotency_refusal_e) counts->health[n].refusing;
 
     i = 0;
 
@@ -186,11 +220,11 @@ static ngx_http_idempotency_stats_store_state_e
 ngx_http_idempotency_stats_shm_state(ngx_http_idempotency_stats_store_t *store)
 {
     if (store->usage.broken) {
-        return NGX_HTTP_IDEMPOTENCY_STATS_DAMAGED;
+        store->refusing = NGX_IDEMPOTENCY_REFUSAL_DAMAGED;
     }
 
-    if (store->full) {
-        return NGX_HTTP_IDEMPOTENCY_STATS_FULL;
+    if (store->refusing) {
+        return (ngx_http_idempotency_stats_store_state_e) store->refusing;
     }
 
     if (store->usage.free < store->usage.size / 10) {
@@ -209,20 +243,23 @@ ngx_http_idempotency_stats_redis_state(
 
     connections = store->now.redis.connections;
 
+    /* before a new key has asked, too */
+
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_READY] == 0) {
+
+        if (store->refusing == NGX_IDEMPOTENCY_REFUSAL_NONE) {
+            store->refusing = NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
+        }
+
         return NGX_HTTP_IDEMPOTENCY_STATS_DISCONNECTED;
     }
 
     if ((time_t) store->now.forgetful > ngx_time()) {
-        return NGX_HTTP_IDEMPOTENCY_STATS_LOST_DATA;
+        store->refusing = NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN;
     }
 
-    if (store->now.lonely) {
-        return NGX_HTTP_IDEMPOTENCY_STATS_TOO_FEW_REPLICAS;
-    }
-
-    if (store->full) {
-        return NGX_HTTP_IDEMPOTENCY_STATS_FULL;
+    if (store->refusing) {
+        return (ngx_http_idempotency_stats_store_state_e) store->refusing;
     }
 
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_DOWN]) {

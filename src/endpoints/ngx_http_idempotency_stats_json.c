@@ -131,9 +131,10 @@ ngx_http_idempotency_stats_json_store(
     ngx_http_idempotency_text_json(text, &store->store->name);
     ngx_http_idempotency_text_add(text,
         "\",\"kind\":\"%s\",\"health\":\"%s\",\"state\":\"%s\","
-        "\"why\":\"%s\",",
+        "\"why\":\"%s\",\"refusing\":\"%V\",",
         store->store->usage ? "shm" : "redis", health[store->state->health],
-        store->state->name, store->state->why);
+        store->state->name, store->state->why,
+        &ngx_idempotency_refusals[store->refusing]);
 
     ngx_http_idempotency_stats_json_latency(text, "claim", &counts->claim);
     ngx_http_idempotency_stats_json_latency(text, "complete",
@@ -145,6 +146,14 @@ ngx_http_idempotency_stats_json_store(
         ngx_http_idempotency_text_add(text, "%s\"%V\":%uA", i > 1 ? "," : "",
                                   &ngx_http_idempotency_stats_errors[i],
                                   counts->errors[i]);
+    }
+
+    ngx_http_idempotency_text_add(text, "},\"refused\":{");
+
+    for (i = 1; i < NGX_IDEMPOTENCY_REFUSAL_N; i++) {
+        ngx_http_idempotency_text_add(text, "%s\"%V\":%uA", i > 1 ? "," : "",
+                                      &ngx_idempotency_refusals[i],
+                                      counts->refused[i]);
     }
 
     ngx_http_idempotency_text_add(text,

@@ -40,6 +40,8 @@ static void ngx_http_idempotency_stats_failures(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_up(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_refusals(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_connections(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_values(
@@ -154,6 +156,7 @@ ngx_http_idempotency_stats_prometheus(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_stats_latencies(stats, text);
     ngx_http_idempotency_stats_failures(stats, text);
     ngx_http_idempotency_stats_up(stats, text);
+    ngx_http_idempotency_stats_refusals(stats, text);
     ngx_http_idempotency_stats_connections(stats, text);
     ngx_http_idempotency_stats_values(stats, text);
 }
@@ -339,6 +342,44 @@ ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
                                           &stats->stores[i].store->name);
         ngx_http_idempotency_text_add(text, ",state=\"%s\"} 1\n",
                                       stats->stores[i].state->name);
+    }
+}
+
+
+static void
+ngx_http_idempotency_stats_refusals(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t  i, n;
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_store_refusing "
+        "Why the store refuses new keys now.\n"
+        "# TYPE idempotency_store_refusing gauge\n");
+
+    for (i = 0; i < stats->nstores; i++) {
+        for (n = 1; n < NGX_IDEMPOTENCY_REFUSAL_N; n++) {
+            ngx_http_idempotency_stats_sample(text, "store_refusing",
+                                         &stats->stores[i].store->name);
+            ngx_http_idempotency_text_add(text, ",reason=\"%V\"} %d\n",
+                &ngx_idempotency_refusals[n],
+                stats->stores[i].refusing == n);
+        }
+    }
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_store_refused_total "
+        "New keys that the store has refused.\n"
+        "# TYPE idempotency_store_refused_total counter\n");
+
+    for (i = 0; i < stats->nstores; i++) {
+        for (n = 1; n < NGX_IDEMPOTENCY_REFUSAL_N; n++) {
+            ngx_http_idempotency_stats_sample(text, "store_refused_total",
+                                         &stats->stores[i].store->name);
+            ngx_http_idempotency_text_add(text, ",reason=\"%V\"} %uA\n",
+                &ngx_idempotency_refusals[n],
+                stats->stores[i].counts.refused[n]);
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 #include <ngx_event_connect.h>
 #include "ngx_idempotency_redis_counts.h"
 #include "ngx_idempotency_redis_proto.h"
+#include "ngx_idempotency_redis_refusal.h"
 
 
 /* counters: a cluster has fewer masters */
@@ -84,6 +85,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_idempotency_redis_abandon_pt    abandon;
     void                               *data;
     ngx_idempotency_redis_error_e       error;
+    ngx_idempotency_redis_refusal_e     refusal; /* the error it got last */
     uint64_t                            end;     /* in the bytes to send */
     ngx_uint_t                          moves;   /* from server to server */
     ngx_idempotency_redis_reply_t      *reply;   /* until replicas have it */
@@ -231,6 +233,11 @@ struct ngx_idempotency_redis_s {
     ngx_event_t                         again;       /* for these */
     ngx_connection_t                    dummy;
     void                               *map;         /* of the topology */
+
+    /* why the last login was refused, NONE as soon as one succeeds */
+
+    ngx_idempotency_redis_refusal_e     refusal;
+
     unsigned                            started:1;
 };
 

@@ -192,6 +192,10 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
     if (ngx_idempotency_redis_login_error(step, reply)) {
         ngx_idempotency_redis_reply_string(reply, &text);
 
+        if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
+            conn->redis->refusal = ngx_idempotency_redis_refusal(&text);
+        }
+
         ngx_idempotency_redis_login_refused(conn, step, &text);
         ngx_idempotency_redis_dial_failed(conn);
         return;
@@ -205,6 +209,11 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
     }
 
     if (conn->answered == conn->nsteps) {
+
+        if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
+            conn->redis->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
+        }
+
         ngx_idempotency_redis_conn_ready(conn);
     }
 }

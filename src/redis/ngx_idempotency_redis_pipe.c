@@ -73,6 +73,7 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     cmd->end = conn->appended;
     cmd->sent = 0;
     cmd->error = NGX_IDEMPOTENCY_REDIS_FINE;
+    cmd->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
 
     wait = conn->redis->timeout;
 
@@ -346,6 +347,7 @@ static ngx_int_t
 ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
 {
+    ngx_str_t                     text;
     ngx_queue_t                  *q;
     ngx_idempotency_redis_cmd_t  *cmd;
 
@@ -397,13 +399,18 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_OK;
     }
 
+    if (ngx_idempotency_redis_reply_type(reply) == NGX_IDEMPOTENCY_REDIS_ERROR)
+    {
+        ngx_idempotency_redis_reply_string(reply, &text);
+        cmd->refusal = ngx_idempotency_redis_refusal(&text);
+    }
+
     if (conn->redis->topology->reply(conn, cmd, reply) == NGX_OK) {
         return NGX_OK;
     }
 
     if (cmd->wait && conn->redis->replicas
-        && ngx_idempotency_redis_reply_type(reply)
-           != NGX_IDEMPOTENCY_REDIS_ERROR)
+        && cmd->refusal == NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE)
     {
         ngx_idempotency_redis_ack_hold(conn, cmd, reply);
         return NGX_DONE;

@@ -15,6 +15,7 @@ typedef struct {
     u_char                         *blocks;
     u_char                         *processes;
     ngx_idempotency_unknowns_t     *unknowns;
+    ngx_idempotency_health_t       *health;
 } ngx_idempotency_counts_zone_t;
 
 
@@ -73,7 +74,8 @@ ngx_idempotency_counts_create(ngx_conf_t *cf,
 
     size = ngx_idempotency_counts_block(counts) * counts->workers
            + ngx_idempotency_counts_process(counts) * NGX_MAX_PROCESSES
-           + counts->stores * sizeof(ngx_idempotency_unknowns_t);
+           + counts->stores * (sizeof(ngx_idempotency_unknowns_t)
+                               + sizeof(ngx_idempotency_health_t));
 
     counts->zone = ngx_shared_memory_add(cf, &name,
                                          ngx_align(size, ngx_pagesize)
@@ -133,7 +135,8 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 
         zone->blocks = ngx_slab_calloc(shpool, blocks + processes
                            + counts->stores
-                             * sizeof(ngx_idempotency_unknowns_t));
+                             * (sizeof(ngx_idempotency_unknowns_t)
+                                + sizeof(ngx_idempotency_health_t)));
         if (zone->blocks == NULL) {
             return NGX_ERROR;
         }
@@ -141,6 +144,8 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         zone->processes = zone->blocks + blocks;
         zone->unknowns = (ngx_idempotency_unknowns_t *)
                              (zone->processes + processes);
+        zone->health = (ngx_idempotency_health_t *)
+                           (zone->unknowns + counts->stores);
 
         shpool->data = zone;
     }
@@ -148,6 +153,7 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     counts->blocks = zone->blocks;
     counts->processes = zone->processes;
     counts->unknowns = zone->unknowns;
+    counts->health = zone->health;
 
     return NGX_OK;
 }

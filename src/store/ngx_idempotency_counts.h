@@ -10,6 +10,7 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
+#include "ngx_idempotency_health.h"
 #include "ngx_idempotency_redis_counts.h"
 #include "ngx_idempotency_unknowns.h"
 
@@ -32,6 +33,8 @@ typedef struct {
     ngx_idempotency_latency_t       claim;
     ngx_idempotency_latency_t       complete;
     ngx_atomic_t                    errors[NGX_IDEMPOTENCY_ERRORS];
+    ngx_atomic_t                    refused[NGX_IDEMPOTENCY_REFUSAL_N];
+                                                 /* new keys */
     ngx_atomic_t                    unknown;     /* outcomes */
     ngx_atomic_t                    abandoned;   /* leases of the dead */
     ngx_atomic_t                    cached;      /* claims, not asked */
@@ -50,7 +53,6 @@ typedef struct {
     ngx_atomic_t                    leases;      /* held */
     ngx_atomic_t                    waiting;     /* duplicates */
     ngx_atomic_t                    later;       /* outcomes not yet told */
-    ngx_atomic_t                    lonely;      /* too few replicas */
     ngx_atomic_t                    forgetful;   /* no new keys until then,
                                                     seconds */
     ngx_idempotency_redis_now_t     redis;
@@ -76,6 +78,7 @@ typedef struct {
     u_char                         *blocks;
     u_char                         *processes;
     ngx_idempotency_unknowns_t     *unknowns;    /* of each store */
+    ngx_idempotency_health_t       *health;      /* of each store */
 } ngx_idempotency_counts_t;
 
 

@@ -342,6 +342,7 @@ ngx_idempotency_redis_submit(ngx_idempotency_op_t *op)
     }
 
     op->error = NGX_IDEMPOTENCY_ERROR_CONNECT;
+    op->refusal = ngx_idempotency_redis_op_unreachable(op->store->data);
 
     if (ngx_idempotency_redis_op_settles(op)) {
         ngx_idempotency_redis_later_add(op, op->type);

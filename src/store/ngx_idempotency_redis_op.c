@@ -160,6 +160,7 @@ ngx_idempotency_redis_op_damaged(ngx_idempotency_redis_op_t *rop)
     /* and whatever was asked may have been done */
 
     rop->op->unsure = 1;
+    rop->refusal = NGX_IDEMPOTENCY_REFUSAL_NONE;
 
     ngx_idempotency_redis_op_fail(rop, NGX_IDEMPOTENCY_ERROR_DAMAGED);
 }
@@ -187,8 +188,30 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
 
     op->unsure |= rop->cmd.sent;
 
-    if (rop->cmd.error == NGX_IDEMPOTENCY_REDIS_PROTOCOL) {
+    switch (rop->cmd.error) {
+
+    case NGX_IDEMPOTENCY_REDIS_TIMEOUT:
+        error = NGX_IDEMPOTENCY_ERROR_TIMEOUT;
+        rop->refusal = NGX_IDEMPOTENCY_REFUSAL_TIMEOUT;
+        break;
+
+    case NGX_IDEMPOTENCY_REDIS_PROTOCOL:
+        error = NGX_IDEMPOTENCY_ERROR_PROTOCOL;
         rop->nonsense = 1;
+        break;
+
+    default:
+        error = NGX_IDEMPOTENCY_ERROR_CONNECT;
+        rop->refusal = ngx_idempotency_redis_op_unreachable(op->store->data);
+        break;
+    }
+
+    /* it was to be sent to another server, or again, and time was over */
+
+    if (rop->cmd.refusal != NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE
+        && rop->cmd.refusal != NGX_IDEMPOTENCY_REDIS_REFUSAL_OTHER)
+    {
+        rop->refusal = ngx_idempotency_redis_op_refusal(rop->cmd.refusal);
     }
 
     if (op->type == NGX_IDEMPOTENCY_CLAIM
@@ -200,21 +223,6 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
 
     if (ngx_idempotency_redis_op_settles(op)) {
         ngx_idempotency_redis_later_add(op, op->type);
-    }
-
-    switch (rop->cmd.error) {
-
-    case NGX_IDEMPOTENCY_REDIS_TIMEOUT:
-        error = NGX_IDEMPOTENCY_ERROR_TIMEOUT;
-        break;
-
-    case NGX_IDEMPOTENCY_REDIS_PROTOCOL:
-        error = NGX_IDEMPOTENCY_ERROR_PROTOCOL;
-        break;
-
-    default:
-        error = NGX_IDEMPOTENCY_ERROR_CONNECT;
-        break;
     }
 
     ngx_idempotency_redis_op_fail(rop, error);
@@ -257,13 +265,7 @@ ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
         return;
     }
 
-    /* before Redis 7 this is somewhere in the text of a script's error */
-
-    if (ngx_strlcasestrn(message->data, message->data + message->len,
-                         (u_char *) "OOM ", 4 - 1))
-    {
-        rop->op->full = 1;
-    }
+    rop->refusal = ngx_idempotency_redis_op_refusal(rop->cmd.refusal);
 
     if (ngx_idempotency_redis_op_settles(rop->op)) {
         ngx_idempotency_redis_later_add(rop->op, rop->op->type);
@@ -412,9 +414,65 @@ ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
 {
     /* somebody is there who is not to be trusted: that is not "away" */
 
-    rop->op->error = rop->nonsense ? NGX_IDEMPOTENCY_ERROR_PROTOCOL : error;
+    if (rop->nonsense) {
+        error = NGX_IDEMPOTENCY_ERROR_PROTOCOL;
+        rop->refusal = NGX_IDEMPOTENCY_REFUSAL_PROTOCOL;
+    }
+
+    rop->op->error = error;
+    rop->op->refusal = rop->refusal;
 
     ngx_idempotency_redis_op_over(rop);
+}
+
+
+ngx_idempotency_refusal_e
+ngx_idempotency_redis_op_unreachable(ngx_idempotency_redis_ctx_t *ctx)
+{
+    switch (ctx->redis.refusal) {
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE:
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_OTHER:
+        return NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
+
+    default:
+        return ngx_idempotency_redis_op_refusal(ctx->redis.refusal);
+    }
+}
+
+
+ngx_idempotency_refusal_e
+ngx_idempotency_redis_op_refusal(ngx_idempotency_redis_refusal_e refusal)
+{
+    switch (refusal) {
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_READONLY:
+        return NGX_IDEMPOTENCY_REFUSAL_READONLY;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_OOM:
+        return NGX_IDEMPOTENCY_REFUSAL_OUT_OF_MEMORY;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_NOREPLICAS:
+        return NGX_IDEMPOTENCY_REFUSAL_NO_REPLICAS;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM:
+        return NGX_IDEMPOTENCY_REFUSAL_NOT_PERMITTED;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_MISCONF:
+        return NGX_IDEMPOTENCY_REFUSAL_MISCONFIGURED;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_LOADING:
+        return NGX_IDEMPOTENCY_REFUSAL_LOADING;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_TRYAGAIN:
+        return NGX_IDEMPOTENCY_REFUSAL_MOVING;
+
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_DOWN:
+        return NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
+
+    default: /* COMMAND, OTHER */
+        return NGX_IDEMPOTENCY_REFUSAL_OTHER;
+    }
 }
 
 

@@ -94,6 +94,7 @@ typedef struct {
     ngx_uint_t                     part;       /* of the keys, in a list */
     ngx_uint_t                     steps;      /* of a list, so far */
     ngx_uint_t                     timeouts;   /* in the background */
+    ngx_idempotency_refusal_e      refusal;    /* of the last try */
 
     unsigned                       eval:1;     /* the script was not there */
     unsigned                       later:1;    /* nobody waits for it */
@@ -134,6 +135,14 @@ ngx_int_t ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop);
 /* It failed for good: tells its caller. */
 void ngx_idempotency_redis_op_fail(ngx_idempotency_redis_op_t *rop,
     ngx_idempotency_error_e error);
+
+/* Why a command could not be sent, or its connection was lost. */
+ngx_idempotency_refusal_e ngx_idempotency_redis_op_unreachable(
+    ngx_idempotency_redis_ctx_t *ctx);
+
+/* What an error of Redis says about new keys. */
+ngx_idempotency_refusal_e ngx_idempotency_redis_op_refusal(
+    ngx_idempotency_redis_refusal_e refusal);
 
 /* The worker exits: frees what is no request's. */
 void ngx_idempotency_redis_op_abandon(ngx_idempotency_redis_op_t *rop);

@@ -216,6 +216,10 @@ ngx_idempotency_redis_safe(ngx_idempotency_redis_op_t *rop)
         && ngx_idempotency_redis_safe_check(rop) != NGX_OK)
     {
         rop->op->error = NGX_IDEMPOTENCY_ERROR_UNSAFE;
+
+        if (rop->op->refusal == NGX_IDEMPOTENCY_REFUSAL_NONE) {
+            rop->op->refusal = NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN;
+        }
     }
 }
 
@@ -272,6 +276,7 @@ ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
         && op->type == NGX_IDEMPOTENCY_CLAIM)
     {
         op->unsure = 1;
+        op->refusal = NGX_IDEMPOTENCY_REFUSAL_NO_REPLICAS;
         return NGX_DECLINED;
     }
 
@@ -292,7 +297,6 @@ ngx_idempotency_redis_safe_acked(ngx_idempotency_redis_op_t *rop)
 
         if (ctx->lonely) {
             ctx->lonely = 0;
-            ctx->store->now->lonely = 0;
 
             ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                           "idempotency store \"%V\" has its replicas again, "
@@ -308,7 +312,6 @@ ngx_idempotency_redis_safe_acked(ngx_idempotency_redis_op_t *rop)
 
     if (!ctx->lonely) {
         ctx->lonely = 1;
-        ctx->store->now->lonely = 1;
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\": %ui of %ui replicas have "

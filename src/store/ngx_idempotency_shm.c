@@ -154,7 +154,6 @@ ngx_idempotency_shm_submit(ngx_idempotency_op_t *op)
         }
 
         if (op->error == NGX_IDEMPOTENCY_ERROR_FULL) {
-            op->full = 1;
             ngx_idempotency_shm_log_full(ctx);
         }
 

@@ -18,7 +18,10 @@
 static void ngx_idempotency_op_begins(ngx_idempotency_op_t *op);
 static uint64_t ngx_idempotency_op_now(void);
 static void ngx_idempotency_op_count(ngx_idempotency_op_t *op);
-static void ngx_idempotency_op_room(ngx_idempotency_op_t *op);
+static void ngx_idempotency_op_health(ngx_idempotency_op_t *op);
+static ngx_idempotency_refusal_e ngx_idempotency_op_refusal(
+    ngx_idempotency_op_t *op);
+static ngx_uint_t ngx_idempotency_op_took(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_note(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 
@@ -104,6 +107,7 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     ngx_int_t  rc;
 
     op->submitted = ngx_current_msec;
+    op->refusal = NGX_IDEMPOTENCY_REFUSAL_NONE;
 
     if (op->store->unknowns) {
         ngx_idempotency_op_begins(op);
@@ -192,7 +196,7 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
     counts = op->store->counts;
 
     if (op->store->unknowns) {
-        ngx_idempotency_op_room(op);
+        ngx_idempotency_op_health(op);
         ngx_idempotency_op_note(op);
     }
 
@@ -210,41 +214,92 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 }
 
 
-/*
- * Notes whether the store has room for new keys.  Only an operation that has
- * made a new record proves that it has.
- */
+/* notes whether the store takes new keys */
 
 static void
-ngx_idempotency_op_room(ngx_idempotency_op_t *op)
+ngx_idempotency_op_health(ngx_idempotency_op_t *op)
 {
-    ngx_uint_t  made;
+    ngx_idempotency_refusal_e  why;
 
-    switch (op->type) {
-
-    case NGX_IDEMPOTENCY_CLAIM:
-        made = op->result == NGX_IDEMPOTENCY_GRANTED
-               && op->record.attempts == 1
-               && !(op->flags & NGX_IDEMPOTENCY_CLAIM_ISSUED);
-        break;
-
-    case NGX_IDEMPOTENCY_ISSUE:
-        made = op->result == NGX_IDEMPOTENCY_OK;
-        break;
-
-    default:
+    if (op->type != NGX_IDEMPOTENCY_CLAIM && op->type != NGX_IDEMPOTENCY_ISSUE)
+    {
         return;
     }
 
-    if (op->full) {
-        op->store->unknowns->full = 1;
+    if (op->error == NGX_IDEMPOTENCY_ERROR_NONE) {
 
-    } else if (made
-               && op->error == NGX_IDEMPOTENCY_ERROR_NONE
-               && op->store->unknowns->full)
-    {
-        op->store->unknowns->full = 0;
+        if (ngx_idempotency_op_took(op)) {
+            ngx_idempotency_store_accepted(op->store);
+        }
+
+        return;
     }
+
+    why = op->refusal ? op->refusal : ngx_idempotency_op_refusal(op);
+
+    if (why != NGX_IDEMPOTENCY_REFUSAL_NONE) {
+        ngx_idempotency_store_refused(op->store, why);
+    }
+}
+
+
+/* where the store has set no reason, what the error says */
+
+static ngx_idempotency_refusal_e
+ngx_idempotency_op_refusal(ngx_idempotency_op_t *op)
+{
+    switch (op->error) {
+
+    case NGX_IDEMPOTENCY_ERROR_FULL:
+        return NGX_IDEMPOTENCY_REFUSAL_FULL;
+
+    case NGX_IDEMPOTENCY_ERROR_DAMAGED:
+
+        /* a zone as a whole; in Redis it is one key, and not a new one */
+
+        return op->store->usage ? NGX_IDEMPOTENCY_REFUSAL_DAMAGED
+                                : NGX_IDEMPOTENCY_REFUSAL_NONE;
+
+    case NGX_IDEMPOTENCY_ERROR_CONNECT:
+        return NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
+
+    case NGX_IDEMPOTENCY_ERROR_TIMEOUT:
+        return NGX_IDEMPOTENCY_REFUSAL_TIMEOUT;
+
+    case NGX_IDEMPOTENCY_ERROR_PROTOCOL:
+        return NGX_IDEMPOTENCY_REFUSAL_PROTOCOL;
+
+    case NGX_IDEMPOTENCY_ERROR_REFUSED:
+        return NGX_IDEMPOTENCY_REFUSAL_OTHER;
+
+    case NGX_IDEMPOTENCY_ERROR_UNSAFE:
+        return NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN;
+
+    default: /* NONE, MEMORY: of this process, the store is not to blame */
+        return NGX_IDEMPOTENCY_REFUSAL_NONE;
+    }
+}
+
+
+/*
+ * A store without room takes over what it has a record of: after that only an
+ * operation that has made a new record proves anything.
+ */
+
+static ngx_uint_t
+ngx_idempotency_op_took(ngx_idempotency_op_t *op)
+{
+    if (op->type == NGX_IDEMPOTENCY_ISSUE) {
+        return op->result == NGX_IDEMPOTENCY_OK;
+    }
+
+    if (op->result != NGX_IDEMPOTENCY_GRANTED) {
+        return 0;
+    }
+
+    return op->store->health->refusing != NGX_IDEMPOTENCY_REFUSAL_FULL
+           || (op->record.attempts == 1
+               && !(op->flags & NGX_IDEMPOTENCY_CLAIM_ISSUED));
 }
 
 

@@ -11,6 +11,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include "ngx_idempotency_counts.h"
+#include "ngx_idempotency_health.h"
 #include "ngx_idempotency_record.h"
 #include "ngx_idempotency_unknowns.h"
 
@@ -261,6 +262,7 @@ struct ngx_idempotency_op_s {
 
     ngx_idempotency_result_e        result;
     ngx_idempotency_error_e         error;
+    ngx_idempotency_refusal_e       refusal;      /* of a new key, if known */
     ngx_idempotency_record_t        record;
     uint64_t                        expected;     /* OUT_OF_ORDER, strict */
 
@@ -279,7 +281,6 @@ struct ngx_idempotency_op_s {
     unsigned                        pending:1;    /* the handler will come */
     unsigned                        detached:1;   /* nobody waits any more */
     unsigned                        unsure:1;     /* failed, may have worked */
-    unsigned                        full:1;       /* failed for want of room */
     unsigned                        expects:1;    /* expected is set */
 };
 
@@ -313,6 +314,7 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_store_counts_t *counts;       /* of this worker */
     ngx_idempotency_store_now_t    *now;          /* of this process */
     ngx_idempotency_unknowns_t     *unknowns;     /* NULL: not noted */
+    ngx_idempotency_health_t       *health;       /* NULL: not noted */
     ngx_msec_t                      lease;        /* the longest it is for */
     size_t                          largest;      /* body it takes, 0: any */
     u_char                         *file;         /* where it is defined */

@@ -45,8 +45,6 @@ typedef struct {
     ngx_atomic_t                    number;      /* 0: there is none; may be
                                                     too high, if one died */
     ngx_atomic_t                    checked;     /* place in the list */
-    ngx_atomic_t                    full;        /* the last new key of the
-                                                    store was refused */
     ngx_idempotency_unknown_t       list[NGX_IDEMPOTENCY_UNKNOWNS];
 } ngx_idempotency_unknowns_t;
 

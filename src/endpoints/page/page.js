@@ -326,7 +326,8 @@ function showStores(data) {
     const pill = c.querySelector('.pill');
     pill.className = 'pill ' + store.health;
     pill.textContent = store.health;
-    c.querySelector('.why').textContent = store.why;
+    c.querySelector('.why').textContent = store.refusing === 'none'
+      ? store.why : store.why + ' (' + store.refusing + ')';
     c.querySelector('.why').hidden = !store.why;
     c.querySelector('dl').replaceChildren(
       ...facts(store).map(([name, value, alarm]) => el('div', {},
