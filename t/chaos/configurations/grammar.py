@@ -536,7 +536,7 @@ class Maker:
     def condition(self):
         """A location of its own, which inherits the content handler."""
         return Block(self.pick('if ($request_method != GET)',
-                               'if ($http_x_page = 500)'),
+                               'if ($http_idempotency_key)'),
                      [self.pick('set $condition 1;',
                                 'add_header X-Loc LOCif always;')])
 
