@@ -18,26 +18,24 @@
 /* milliseconds that a node without slots stays */
 #define NGX_IDEMPOTENCY_REDIS_GUEST    10000
 
-
 typedef struct {
-    ngx_idempotency_redis_map_t    map;       /* first, see map.c */
-    ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *asked;
-    ngx_idempotency_redis_cmd_t    cmd;
-    ngx_str_t                      args[2];
-    ngx_event_t                    timer;
-    ngx_msec_t                     began;
-    unsigned                       asking:1;
-    unsigned                       again:1;
-    unsigned                       said:1;
+    ngx_idempotency_redis_map_t     map;       /* first, see map.c */
+    ngx_idempotency_redis_t        *redis;
+    ngx_idempotency_redis_seeds_t  *seeds;
+    ngx_idempotency_redis_node_t   *asked;
+    ngx_idempotency_redis_cmd_t     cmd;
+    ngx_str_t                       args[2];
+    ngx_event_t                     timer;
+    ngx_msec_t                      began;
+    unsigned                        asking:1;
+    unsigned                        again:1;
+    unsigned                        said:1;
 } ngx_idempotency_redis_cluster_t;
 
 
 static ngx_int_t ngx_idempotency_redis_cluster_start(
     ngx_idempotency_redis_t *redis);
 static void ngx_idempotency_redis_cluster_stop(
-    ngx_idempotency_redis_t *redis);
-static ngx_int_t ngx_idempotency_redis_cluster_seeds(
     ngx_idempotency_redis_t *redis);
 static ngx_idempotency_redis_node_t *ngx_idempotency_redis_cluster_pick(
     ngx_idempotency_redis_t *redis, ngx_str_t *key, ngx_uint_t *hope);
@@ -75,6 +73,7 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster = {
     ngx_idempotency_redis_map_part,
     ngx_idempotency_redis_map_next,
     0,
+    0,
     1
 };
 
@@ -109,7 +108,10 @@ ngx_idempotency_redis_cluster_start(ngx_idempotency_redis_t *redis)
     ev->log = ngx_cycle->log;
     ev->cancelable = 1;
 
-    return ngx_idempotency_redis_cluster_seeds(redis);
+    cluster->seeds = ngx_idempotency_redis_seeds_start(redis);
+
+    return cluster->seeds ? ngx_idempotency_redis_seeds_dial(cluster->seeds)
+                          : NGX_ERROR;
 }
 
 
@@ -124,45 +126,14 @@ ngx_idempotency_redis_cluster_stop(ngx_idempotency_redis_t *redis)
         return;
     }
 
+    ngx_idempotency_redis_seeds_stop(cluster->seeds);
+
     if (cluster->timer.timer_set) {
         ngx_del_timer(&cluster->timer);
     }
 
     ngx_free(cluster);
     redis->map = NULL;
-}
-
-
-/* the nodes of the target, as far as they are not known already */
-
-static ngx_int_t
-ngx_idempotency_redis_cluster_seeds(ngx_idempotency_redis_t *redis)
-{
-    ngx_uint_t                      i;
-    ngx_idempotency_redis_node_t   *node;
-    ngx_idempotency_redis_place_t  *place;
-
-    place = redis->places.elts;
-
-    for (i = 0; i < redis->places.nelts; i++) {
-
-        node = ngx_idempotency_redis_map_find(redis, &place[i].host,
-                                              place[i].port);
-
-        if (node == NULL) {
-            node = ngx_idempotency_redis_node_create(redis, &place[i],
-                                               NGX_IDEMPOTENCY_REDIS_SERVER);
-            if (node == NULL) {
-                return NGX_ERROR;
-            }
-        }
-
-        node->used = ngx_current_msec;
-
-        ngx_idempotency_redis_node_dial(node);
-    }
-
-    return NGX_OK;
 }
 
 
@@ -258,8 +229,9 @@ ngx_idempotency_redis_cluster_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_OK;
     }
 
-    if (ngx_idempotency_redis_reply_is_error(reply, "TRYAGAIN")
-        || ngx_idempotency_redis_reply_is_error(reply, "CLUSTERDOWN"))
+    if (ngx_idempotency_redis_says(reply, "TRYAGAIN")
+        || ngx_idempotency_redis_says(reply, "CLUSTERDOWN")
+        || ngx_idempotency_redis_says_no_master(reply))
     {
         ngx_idempotency_redis_cluster_soon(conn->redis);
         ngx_idempotency_redis_wait(conn->redis, cmd);
@@ -314,7 +286,8 @@ ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
 
         /* it has no slot yet */
 
-        node = ngx_idempotency_redis_node_told(redis, &host, port);
+        node = ngx_idempotency_redis_node_told(redis, &host, port, NULL,
+                                               NGX_IDEMPOTENCY_REDIS_SERVER);
     }
 
     if (node == NULL || (!ask && !node->master)) {
@@ -490,7 +463,7 @@ ngx_idempotency_redis_cluster_timer(ngx_event_t *ev)
 
     /* nobody of those that were known is there */
 
-    (void) ngx_idempotency_redis_cluster_seeds(redis);
+    (void) ngx_idempotency_redis_seeds_dial(cluster->seeds);
 
     ngx_add_timer(ev, NGX_IDEMPOTENCY_REDIS_HURRY);
 }

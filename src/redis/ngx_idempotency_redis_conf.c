@@ -565,6 +565,7 @@ ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
 
     place->addrs = u.addrs;
     place->naddrs = u.naddrs;
+    place->resolved = ngx_time();
 
     return NGX_CONF_OK;
 }

@@ -13,6 +13,9 @@
 /* while commands are refused nobody waits longer for the next attempt */
 #define NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED  1000
 
+/* a replica may be promoted, or its address lead to a master, any moment */
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF_REPLICA  200
+
 /* a connection that lasted that long was a good one */
 #define NGX_IDEMPOTENCY_REDIS_STEADY         1000
 
@@ -21,6 +24,8 @@ static void ngx_idempotency_redis_conn_event(ngx_event_t *ev,
     ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler);
 static void ngx_idempotency_redis_conn_census(
     ngx_idempotency_redis_conn_t *conn, ngx_int_t n);
+static void ngx_idempotency_redis_conn_found(
+    ngx_idempotency_redis_conn_t *conn);
 static void ngx_idempotency_redis_conn_miss(
     ngx_idempotency_redis_conn_t *conn);
 static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
@@ -34,9 +39,6 @@ ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
 {
     conn->redis = node->redis;
     conn->node = node;
-
-    conn->addrs = node->place.addrs;
-    conn->naddrs = node->place.naddrs;
 
     conn->log = *ngx_cycle->log;
     conn->log.handler = ngx_idempotency_redis_log;
@@ -150,10 +152,6 @@ ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
 
     ngx_idempotency_redis_bytes_clear(&conn->out, 0);
 
-    if (conn->names) {
-        ngx_destroy_pool(conn->names);
-    }
-
     if (conn->in) {
         ngx_free(conn->in);
     }
@@ -221,6 +219,7 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_READY);
     conn->since = ngx_current_msec;
     conn->refuses = 0;
+    conn->replica = 0;
 
     if (conn->again) {
         (void) ngx_atomic_fetch_add(&redis->counts->reconnects, 1);
@@ -253,7 +252,39 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
         return;
     }
 
+    ngx_idempotency_redis_conn_found(conn);
+
     redis->topology->ready(node);
+}
+
+
+/* this is the server: the others follow */
+
+static void
+ngx_idempotency_redis_conn_found(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_node_t  *node;
+
+    node = conn->node;
+
+    node->at = conn->at;
+    node->at.name.data = node->at.text;
+
+    if (node->seeker == conn) {
+        node->seeker = NULL;
+    }
+
+    ngx_idempotency_redis_name_watch(node);
+
+    if (ngx_exiting) {
+        return;
+    }
+
+    ngx_idempotency_redis_node_dial(node);
+
+    if (node->ear && ngx_idempotency_redis_hear_is_wanted(node->redis)) {
+        ngx_idempotency_redis_node_dial(node->ear);
+    }
 }
 
 
@@ -261,7 +292,7 @@ void
 ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_uint_t  n;
-    ngx_msec_t  delay;
+    ngx_msec_t  delay, most;
 
     ngx_idempotency_redis_conn_close(conn);
     ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
@@ -274,8 +305,10 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
     conn->refuses = 1;
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
 
-    delay = ngx_min(NGX_IDEMPOTENCY_REDIS_BACKOFF << n,
-                    NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX);
+    most = conn->replica ? NGX_IDEMPOTENCY_REDIS_BACKOFF_REPLICA
+                         : NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX;
+    delay = (ngx_msec_t) NGX_IDEMPOTENCY_REDIS_BACKOFF << n;
+    delay = ngx_min(delay, most);
 
     ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
 
@@ -355,6 +388,10 @@ ngx_idempotency_redis_conn_retire(ngx_idempotency_redis_conn_t *conn)
 
     final = conn->peer.connection->error;
 
+    if (conn->node->seeker == conn) {
+        conn->node->seeker = NULL;
+    }
+
     ngx_idempotency_redis_conn_close(conn);
     ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
 
@@ -372,15 +409,13 @@ ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
     ngx_connection_t  *c;
 
     conn->generation++;
+
+    /* what is being asked about the name is the server's, see name */
+
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_OFF);
 
     if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
         ngx_idempotency_redis_hear_closed(conn->node);
-    }
-
-    if (conn->resolving) {
-        ngx_resolve_name_done(conn->resolving);
-        conn->resolving = NULL;
     }
 
     if (conn->timer.timer_set) {

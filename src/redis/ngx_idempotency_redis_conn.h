@@ -113,13 +113,20 @@ struct ngx_idempotency_redis_sub_s {
 };
 
 
-/* where a server is */
+/*
+ * Where a server is.  Its certificate may be for the host, or for one of two
+ * other names: "alias", which the server itself announces beside its address,
+ * and "seed", the name in the target which led to this address.
+ */
 
 typedef struct {
     ngx_str_t                           host;        /* empty: unix socket */
+    ngx_str_t                           alias;
+    ngx_str_t                           seed;
     in_port_t                           port;
     ngx_addr_t                         *addrs;       /* as known at first */
     ngx_uint_t                          naddrs;
+    time_t                              resolved;    /* these, and when */
     ngx_uint_t                          named;       /* host is no address */
 } ngx_idempotency_redis_place_t;
 

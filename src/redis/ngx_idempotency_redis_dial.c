@@ -7,12 +7,13 @@
 #include "ngx_idempotency_redis_link.h"
 
 
-static ngx_int_t ngx_idempotency_redis_dial_resolve(
+static void ngx_idempotency_redis_dial_seek(
     ngx_idempotency_redis_conn_t *conn);
-static void ngx_idempotency_redis_dial_resolved(ngx_resolver_ctx_t *ctx);
-static ngx_int_t ngx_idempotency_redis_dial_names(
-    ngx_idempotency_redis_conn_t *conn, ngx_resolver_ctx_t *ctx);
 static void ngx_idempotency_redis_dial_next(
+    ngx_idempotency_redis_conn_t *conn);
+static void ngx_idempotency_redis_dial_skip(
+    ngx_idempotency_redis_conn_t *conn);
+static ngx_int_t ngx_idempotency_redis_dial_address(
     ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_dial_connect(
     ngx_idempotency_redis_conn_t *conn);
@@ -23,167 +24,97 @@ static ngx_err_t ngx_idempotency_redis_dial_test(ngx_connection_t *c);
 void
 ngx_idempotency_redis_dial(ngx_idempotency_redis_conn_t *conn)
 {
+    ngx_idempotency_redis_node_t  *node;
+
+    node = conn->node;
+
+    conn->tried = 0;
+    conn->replica = 0;
+
+    if (node->kind == NGX_IDEMPOTENCY_REDIS_EAR
+        ? (node->server == NULL
+           || !ngx_idempotency_redis_node_is_up(node->server))
+        : (node->seeker && node->seeker != conn))
+    {
+        /* it is dialed when the server is found */
+
+        ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_OFF);
+        return;
+    }
+
+    if (node->kind == NGX_IDEMPOTENCY_REDIS_EAR
+        || ngx_idempotency_redis_node_is_up(node))
+    {
+        ngx_idempotency_redis_dial_next(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_dial_seek(conn);
+}
+
+
+static void
+ngx_idempotency_redis_dial_seek(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_uint_t                     i;
     ngx_idempotency_redis_t       *redis;
+    ngx_idempotency_redis_conn_t  *other;
     ngx_idempotency_redis_node_t  *node;
 
     redis = conn->redis;
     node = conn->node;
 
-    conn->tried = 0;
+    node->seeker = conn;
 
-    if (node->place.named && (conn->dialed || conn->naddrs == 0)) {
+    /* others may be on their way to where the server was */
 
-        if (redis->resolver
-            && ngx_idempotency_redis_dial_resolve(conn) == NGX_OK)
-        {
-            return;
-        }
+    for (i = 0; i < node->nconns; i++) {
+        other = &node->conns[i];
 
-        if (redis->resolver == NULL && !node->warned) {
-            node->warned = 1;
-
-            if (conn->naddrs) {
-                ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                              "idempotency store \"%V\" connects to \"%V\" "
-                              "by the addresses known at start, set "
-                              "\"resolver\" to have it resolved again",
-                              &redis->name, &node->place.host);
-
-            } else {
-                ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                              "idempotency store \"%V\" was told of a server "
-                              "\"%V\" by name, set \"resolver\" to have it "
-                              "resolved", &redis->name, &node->place.host);
-            }
+        if (other != conn && other->state != NGX_IDEMPOTENCY_REDIS_OFF) {
+            ngx_idempotency_redis_conn_close(other);
+            ngx_idempotency_redis_conn_drop(other,
+                                            NGX_IDEMPOTENCY_REDIS_CONNECT);
         }
     }
 
-    conn->dialed = 1;
-
-    ngx_idempotency_redis_dial_next(conn);
-}
-
-
-static ngx_int_t
-ngx_idempotency_redis_dial_resolve(ngx_idempotency_redis_conn_t *conn)
-{
-    ngx_resolver_ctx_t       *ctx;
-    ngx_idempotency_redis_t  *redis;
-
-    redis = conn->redis;
-
-    ctx = ngx_resolve_start(redis->resolver, NULL);
-
-    if (ctx == NULL || ctx == NGX_NO_RESOLVER) {
-        return NGX_DECLINED;
-    }
-
-    ctx->name = conn->node->place.host;
-    ctx->handler = ngx_idempotency_redis_dial_resolved;
-    ctx->data = conn;
-    ctx->cancelable = 1;
-    ctx->timeout = redis->resolver_timeout ? redis->resolver_timeout
-                                           : redis->connect_timeout;
-
-    conn->resolving = ctx;
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_RESOLVING);
 
-    /* the handler may have been called when this returns */
-
-    if (ngx_resolve_name(ctx) != NGX_OK) {
-        conn->resolving = NULL;
-        return NGX_DECLINED;
+    if (ngx_idempotency_redis_name_resolve(node) == NGX_AGAIN) {
+        return;
     }
 
-    return NGX_OK;
+    if (node->place.named && redis->resolver == NULL && !node->warned
+        && (node->dialed || node->naddrs == 0))
+    {
+        node->warned = 1;
+
+        if (node->naddrs) {
+            ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                          "idempotency store \"%V\" connects to \"%V\" "
+                          "by the addresses known at start, set "
+                          "\"resolver\" to have it resolved again",
+                          &redis->name, &node->place.host);
+
+        } else {
+            ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                          "idempotency store \"%V\" was told of a server "
+                          "\"%V\" by name, set \"resolver\" to have it "
+                          "resolved", &redis->name, &node->place.host);
+        }
+    }
+
+    ngx_idempotency_redis_dial_resolved(conn);
 }
 
 
-static void
-ngx_idempotency_redis_dial_resolved(ngx_resolver_ctx_t *ctx)
+void
+ngx_idempotency_redis_dial_resolved(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_idempotency_redis_conn_t  *conn;
+    conn->node->dialed = 1;
 
-    conn = ctx->data;
-    conn->resolving = NULL;
-
-    if (ctx->state || ctx->naddrs == 0) {
-        ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_RESOLVE, 0,
-                                     "has a host \"%V\" that could not be "
-                                     "resolved (%i: %s), its last known "
-                                     "addresses are used", &ctx->name,
-                                     ctx->state,
-                                     ngx_resolver_strerror(ctx->state));
-
-    } else if (ngx_idempotency_redis_dial_names(conn, ctx) == NGX_OK) {
-        conn->addr = 0;
-    }
-
-    ngx_resolve_name_done(ctx);
-
+    ngx_idempotency_redis_name_first(conn->node);
     ngx_idempotency_redis_dial_next(conn);
-}
-
-
-static ngx_int_t
-ngx_idempotency_redis_dial_names(ngx_idempotency_redis_conn_t *conn,
-    ngx_resolver_ctx_t *ctx)
-{
-    u_char           *p;
-    ngx_uint_t        i;
-    ngx_addr_t       *addrs;
-    ngx_pool_t       *pool;
-    struct sockaddr  *sa;
-
-    pool = ngx_create_pool(1024, ngx_cycle->log);
-    if (pool == NULL) {
-        return NGX_ERROR;
-    }
-
-    addrs = ngx_palloc(pool, ctx->naddrs * sizeof(ngx_addr_t));
-    if (addrs == NULL) {
-        goto failed;
-    }
-
-    for (i = 0; i < ctx->naddrs; i++) {
-
-        sa = ngx_palloc(pool, ctx->addrs[i].socklen);
-        if (sa == NULL) {
-            goto failed;
-        }
-
-        ngx_memcpy(sa, ctx->addrs[i].sockaddr, ctx->addrs[i].socklen);
-        ngx_inet_set_port(sa, conn->node->place.port);
-
-        p = ngx_pnalloc(pool, NGX_SOCKADDR_STRLEN);
-        if (p == NULL) {
-            goto failed;
-        }
-
-        addrs[i].sockaddr = sa;
-        addrs[i].socklen = ctx->addrs[i].socklen;
-        addrs[i].name.data = p;
-        addrs[i].name.len = ngx_sock_ntop(sa, addrs[i].socklen, p,
-                                          NGX_SOCKADDR_STRLEN, 1);
-    }
-
-    if (conn->names) {
-        ngx_destroy_pool(conn->names);
-    }
-
-    conn->names = pool;
-    conn->addrs = addrs;
-    conn->naddrs = ctx->naddrs;
-    conn->peer.name = &addrs[0].name;
-
-    return NGX_OK;
-
-failed:
-
-    ngx_destroy_pool(pool);
-
-    return NGX_ERROR;
 }
 
 
@@ -192,16 +123,20 @@ failed:
 static void
 ngx_idempotency_redis_dial_next(ngx_idempotency_redis_conn_t *conn)
 {
-    while (conn->tried < conn->naddrs) {
+    ngx_uint_t                     n;
+    ngx_idempotency_redis_node_t  *node;
+
+    node = conn->node;
+    n = (node->seeker == conn) ? node->naddrs : 1;
+
+    while (conn->tried < n) {
 
         if (ngx_idempotency_redis_dial_connect(conn) == NGX_OK) {
             return;
         }
 
         ngx_idempotency_redis_conn_close(conn);
-
-        conn->tried++;
-        conn->addr = (conn->addr + 1) % conn->naddrs;
+        ngx_idempotency_redis_dial_skip(conn);
     }
 
     ngx_idempotency_redis_conn_down(conn);
@@ -212,11 +147,23 @@ void
 ngx_idempotency_redis_dial_failed(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_dial_skip(conn);
+    ngx_idempotency_redis_dial_next(conn);
+}
+
+
+static void
+ngx_idempotency_redis_dial_skip(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_node_t  *node;
+
+    node = conn->node;
 
     conn->tried++;
-    conn->addr = (conn->addr + 1) % conn->naddrs;
 
-    ngx_idempotency_redis_dial_next(conn);
+    if (node->seeker == conn && node->naddrs) {
+        node->addr = (node->addr + 1) % node->naddrs;
+    }
 }
 
 
@@ -248,25 +195,58 @@ ngx_idempotency_redis_dial_overdue(ngx_idempotency_redis_conn_t *conn)
 }
 
 
+/* where the others are, or where one has to be found */
+
+static ngx_int_t
+ngx_idempotency_redis_dial_address(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_addr_t                    *addr;
+    ngx_idempotency_redis_node_t  *node;
+    ngx_idempotency_redis_conn_t  *ready;
+
+    node = conn->node;
+
+    if (node->seeker == conn) {
+        addr = &node->addrs[node->addr];
+
+        ngx_idempotency_redis_name_copy(&conn->at, addr->sockaddr,
+                                        addr->socklen);
+        return NGX_OK;
+    }
+
+    ready = ngx_idempotency_redis_node_ready(node->server ? node->server
+                                                          : node);
+    if (ready == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_idempotency_redis_name_copy(&conn->at, &ready->at.sockaddr.sockaddr,
+                                    ready->at.socklen);
+
+    return NGX_OK;
+}
+
+
 static ngx_int_t
 ngx_idempotency_redis_dial_connect(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_int_t               rc;
-    ngx_addr_t             *addr;
     ngx_connection_t       *c;
     ngx_peer_connection_t  *peer;
 
-    addr = &conn->addrs[conn->addr];
+    if (ngx_idempotency_redis_dial_address(conn) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     peer = &conn->peer;
 
-    peer->sockaddr = addr->sockaddr;
-    peer->socklen = addr->socklen;
-    peer->name = &addr->name;
+    peer->sockaddr = &conn->at.sockaddr.sockaddr;
+    peer->socklen = conn->at.socklen;
+    peer->name = &conn->at.name;
     peer->get = ngx_event_get_peer;
     peer->log = &conn->log;
     peer->log_error = NGX_ERROR_INFO;
-    peer->so_keepalive = (addr->sockaddr->sa_family != AF_UNIX);
+    peer->so_keepalive = (peer->sockaddr->sa_family != AF_UNIX);
 
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_CONNECTING);
     conn->log.action = "connecting to";

@@ -185,6 +185,9 @@ ngx_idempotency_redis_hear_ear(ngx_idempotency_redis_node_t *node)
     if (node->ear == NULL) {
         node->ear = ngx_idempotency_redis_node_create(node->redis,
                                       &node->place, NGX_IDEMPOTENCY_REDIS_EAR);
+        if (node->ear) {
+            node->ear->server = node;
+        }
     }
 
     if (node->ear && !ngx_exiting) {

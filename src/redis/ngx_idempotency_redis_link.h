@@ -68,6 +68,16 @@ typedef struct {
 } ngx_idempotency_redis_bytes_t;
 
 
+/* a copy: names are resolved again, and then have other addresses */
+
+typedef struct {
+    ngx_sockaddr_t                      sockaddr;
+    socklen_t                           socklen;     /* 0: none */
+    ngx_str_t                           name;
+    u_char                              text[NGX_SOCKADDR_STRLEN];
+} ngx_idempotency_redis_address_t;
+
+
 /* see memory */
 
 typedef struct {
@@ -112,7 +122,11 @@ typedef enum {
 } ngx_idempotency_redis_kind_e;
 
 
-/* one server, and this worker's connections to it */
+/*
+ * One server, and this worker's connections to it.  Its name may have several
+ * addresses: one connection, the seeker, tries them and finds the server, and
+ * all others follow it to the same address.
+ */
 
 struct ngx_idempotency_redis_node_s {
     ngx_queue_t                         queue;
@@ -125,6 +139,18 @@ struct ngx_idempotency_redis_node_s {
     ngx_idempotency_redis_conn_t       *conns;
     ngx_uint_t                          nconns;
     ngx_uint_t                          next;
+
+    /* see name */
+
+    ngx_addr_t                         *addrs;       /* it may be there */
+    ngx_uint_t                          naddrs;
+    ngx_uint_t                          addr;        /* that is tried next */
+    ngx_pool_t                         *names;       /* of addrs, or NULL */
+    ngx_resolver_ctx_t                 *resolving;
+    ngx_event_t                         check;       /* of its name */
+    ngx_idempotency_redis_conn_t       *seeker;
+    ngx_idempotency_redis_address_t     at;          /* where it answered */
+    ngx_msec_t                          moved;       /* left that, then */
 
     ngx_uint_t                          failures;    /* of this outage */
     ngx_uint_t                          said;        /* what the log knows */
@@ -142,11 +168,19 @@ struct ngx_idempotency_redis_node_s {
     /* see hear */
 
     ngx_idempotency_redis_node_t       *ear;         /* of a SERVER, or NULL */
+    ngx_idempotency_redis_node_t       *server;      /* of an EAR, or NULL */
     ngx_msec_t                          pinged_at;
     ngx_msec_t                          since;       /* hears the news */
 
     unsigned                            warned:1;
     unsigned                            master:1;    /* has slots */
+    unsigned                            dialed:1;
+    unsigned                            unresolved:1;  /* at the last try */
+
+    /* was left: another address is tried first; has not served since */
+
+    unsigned                            left:1;
+    unsigned                            moving:1;
 
     /* in a cluster: a connection was lost, and it has not served since */
 
@@ -203,7 +237,11 @@ struct ngx_idempotency_redis_topology_s {
     ngx_uint_t                        (*next)(ngx_idempotency_redis_t *redis,
                                          ngx_uint_t part);
 
-    unsigned                            role:1;      /* must say "master" */
+    /* asked for its role, which must not be a replica's; or must be known */
+
+    unsigned                            role:1;
+    unsigned                            strict:1;
+
     unsigned                            slots:1;     /* on several nodes */
 };
 
@@ -220,13 +258,8 @@ struct ngx_idempotency_redis_conn_s {
     ngx_log_t                           log;
     ngx_event_t                         timer;       /* of dialing, back-off */
 
-    /* of the configuration, or as resolved later, in memory of "names" */
-    ngx_addr_t                         *addrs;
-    ngx_uint_t                          naddrs;
-    ngx_uint_t                          addr;
-    ngx_uint_t                          tried;
-    ngx_pool_t                         *names;
-    ngx_resolver_ctx_t                 *resolving;
+    ngx_idempotency_redis_address_t     at;
+    ngx_uint_t                          tried;       /* addresses */
 
     ngx_idempotency_redis_bytes_t       hello;
     ngx_idempotency_redis_counter_t    *counter;
@@ -260,7 +293,7 @@ struct ngx_idempotency_redis_conn_s {
     /* what events of ours point to: nginx reads a descriptor there */
     ngx_connection_t                    dummy;
 
-    unsigned                            dialed:1;
+    unsigned                            replica:1;   /* said so at login */
     unsigned                            again:1;     /* was ready before */
     unsigned                            refuses:1;   /* until it is ready */
     unsigned                            unacked:1;   /* since the last WAIT */
@@ -284,17 +317,38 @@ void ngx_idempotency_redis_changed(ngx_idempotency_redis_t *redis);
 ngx_idempotency_redis_node_t *ngx_idempotency_redis_node_create(
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place,
     ngx_idempotency_redis_kind_e kind);
-/* A server that another one told of, as text. */
+/*
+ * A server that another one told of, as text; "alias" is NULL, or a name that
+ * it has besides.
+ */
 ngx_idempotency_redis_node_t *ngx_idempotency_redis_node_told(
-    ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);
+    ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port,
+    ngx_str_t *alias, ngx_idempotency_redis_kind_e kind);
+/* By the name it was told by, or the one address that it is known to have. */
 ngx_uint_t ngx_idempotency_redis_node_is_at(
     ngx_idempotency_redis_node_t *node, ngx_str_t *host, in_port_t port);
+ngx_uint_t ngx_idempotency_redis_node_is_addr(
+    ngx_idempotency_redis_node_t *node, ngx_addr_t *addr);
+/* It has this name, too; none is kept when memory is short. */
+void ngx_idempotency_redis_node_alias(ngx_idempotency_redis_node_t *node,
+    ngx_str_t *alias);
 void ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node);
 /*
  * Who was connected to before it was known to be a master has not been asked
  * for its counter: closes these, and the next login asks.
  */
 void ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node);
+/*
+ * The server is not the one to use any more: all connections leave it, and
+ * its name, its other addresses and at last the same one are tried at once.
+ */
+void ngx_idempotency_redis_node_move(ngx_idempotency_redis_node_t *node);
+/* It is on the move, and a command may wait until that is over. */
+ngx_uint_t ngx_idempotency_redis_node_is_moving(
+    ngx_idempotency_redis_node_t *node);
+/* A connection of it that is ready; NULL: none. */
+ngx_idempotency_redis_conn_t *ngx_idempotency_redis_node_ready(
+    ngx_idempotency_redis_node_t *node);
 /* NGX_AGAIN, or NGX_ERROR if it cannot be reached. */
 ngx_int_t ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
     ngx_idempotency_redis_cmd_t *cmd);
@@ -339,6 +393,28 @@ void ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
 void ngx_idempotency_redis_dial(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_dial_failed(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_dial_overdue(ngx_idempotency_redis_conn_t *conn);
+/* The name of its server was resolved, or was not. */
+void ngx_idempotency_redis_dial_resolved(ngx_idempotency_redis_conn_t *conn);
+
+
+/* name: the addresses of a server */
+
+/*
+ * NGX_AGAIN: the seeker, or nobody, will be told.  NGX_DECLINED: what is known
+ * has to do.
+ */
+ngx_int_t ngx_idempotency_redis_name_resolve(
+    ngx_idempotency_redis_node_t *node);
+/* Which address is tried first. */
+void ngx_idempotency_redis_name_first(ngx_idempotency_redis_node_t *node);
+/* From now on the name is looked at now and then. */
+void ngx_idempotency_redis_name_watch(ngx_idempotency_redis_node_t *node);
+void ngx_idempotency_redis_name_stop(ngx_idempotency_redis_node_t *node);
+void ngx_idempotency_redis_name_free(ngx_idempotency_redis_node_t *node);
+void ngx_idempotency_redis_name_copy(ngx_idempotency_redis_address_t *to,
+    struct sockaddr *sockaddr, socklen_t socklen);
+/* The time that a resolver has. */
+ngx_msec_t ngx_idempotency_redis_name_timeout(ngx_idempotency_redis_t *redis);
 
 
 #if (NGX_SSL)
@@ -348,6 +424,22 @@ void ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn);
 
 void ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply);
+
+
+/* says: the errors of servers */
+
+/*
+ * Is it this error, from the server itself or, as Redis wrote it before 7.0,
+ * from a command within a script?
+ */
+ngx_uint_t ngx_idempotency_redis_says(ngx_idempotency_redis_reply_t *reply,
+    const char *word);
+/*
+ * Does it say that the server is a replica, or about to be one?  Then it has
+ * not executed the command.
+ */
+ngx_uint_t ngx_idempotency_redis_says_no_master(
     ngx_idempotency_redis_reply_t *reply);
 
 

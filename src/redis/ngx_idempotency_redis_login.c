@@ -20,7 +20,7 @@ static ngx_int_t ngx_idempotency_redis_login_hello(
 static ngx_int_t ngx_idempotency_redis_login_say(
     ngx_idempotency_redis_conn_t *conn, ngx_str_t *args, ngx_uint_t n);
 static ngx_uint_t ngx_idempotency_redis_login_error(u_char *step,
-    ngx_idempotency_redis_reply_t *reply);
+    ngx_idempotency_redis_reply_t *reply, ngx_uint_t strict);
 static ngx_int_t ngx_idempotency_redis_login_role(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_login_refused(
@@ -189,7 +189,10 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
                                           conn->redis->replicas == 0);
     }
 
-    if (ngx_idempotency_redis_login_error(step, reply)) {
+    if (ngx_idempotency_redis_login_error(step, reply,
+                                          conn->redis->topology->strict))
+    {
+        conn->replica = ngx_idempotency_redis_says_no_master(reply);
         ngx_idempotency_redis_reply_string(reply, &text);
 
         if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
@@ -221,7 +224,7 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 
 static ngx_uint_t
 ngx_idempotency_redis_login_error(u_char *step,
-    ngx_idempotency_redis_reply_t *reply)
+    ngx_idempotency_redis_reply_t *reply, ngx_uint_t strict)
 {
     if (ngx_idempotency_redis_reply_type(reply) != NGX_IDEMPOTENCY_REDIS_ERROR)
     {
@@ -238,7 +241,7 @@ ngx_idempotency_redis_login_error(u_char *step,
          */
 
         return ngx_idempotency_redis_reply_is_error(reply, "CLUSTERDOWN")
-               || ngx_idempotency_redis_reply_is_error(reply, "MASTERDOWN");
+               || ngx_idempotency_redis_says_no_master(reply);
 
     case 'P':
 
@@ -246,13 +249,22 @@ ngx_idempotency_redis_login_error(u_char *step,
 
         return !ngx_idempotency_redis_reply_is_error(reply, "NOPERM");
 
+    case 'R':
+
+        /* without a role, the first write tells */
+
+        return strict;
+
     default:
         return 1;
     }
 }
 
 
-/* whoever named it: only a master that says so is written to */
+/*
+ * Whoever named it: only a master is written to.  In a set that sentinels
+ * watch it has to say so, elsewhere a proxy may answer for it.
+ */
 
 static ngx_int_t
 ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
@@ -274,6 +286,15 @@ ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
     {
         return NGX_OK;
     }
+
+    if (!conn->redis->topology->strict
+        && (role.len != sizeof("slave") - 1
+            || ngx_strncmp(role.data, "slave", role.len) != 0))
+    {
+        return NGX_OK;
+    }
+
+    conn->replica = 1;
 
     ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_SAID_ROLE, 0,
                                  "is not the master");

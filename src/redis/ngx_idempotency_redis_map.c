@@ -16,6 +16,7 @@ typedef struct {
     ngx_uint_t   first;
     ngx_uint_t   last;
     ngx_str_t    host;
+    ngx_str_t    alias;     /* another name of it, or empty */
     in_port_t    port;
     ngx_str_t    id;
 } ngx_idempotency_redis_range_t;
@@ -27,8 +28,9 @@ static ngx_int_t ngx_idempotency_redis_map_range(
 static ngx_int_t ngx_idempotency_redis_map_member(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply,
     ngx_idempotency_redis_range_t *range);
-static void ngx_idempotency_redis_map_address(
-    ngx_idempotency_redis_reply_t *more, ngx_str_t *host);
+static void ngx_idempotency_redis_map_names(
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *more,
+    ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_succession(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_replicas(
@@ -95,7 +97,8 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
 
         if (node == NULL) {
             node = ngx_idempotency_redis_node_told(redis, &range.host,
-                                                   range.port);
+                                               range.port, &range.alias,
+                                               NGX_IDEMPOTENCY_REDIS_SERVER);
             if (node == NULL) {
                 continue;
             }
@@ -106,6 +109,7 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
         }
 
         node->master = 1;
+        ngx_idempotency_redis_node_alias(node, &range.alias);
         ngx_idempotency_redis_map_replicas(node, element);
 
         for (slot = range.first; slot <= range.last; slot++) {
@@ -199,8 +203,10 @@ ngx_idempotency_redis_map_member(ngx_idempotency_redis_node_t *from,
         range->host = from->place.host;
     }
 
-    if (more && from->redis->resolver == NULL) {
-        ngx_idempotency_redis_map_address(more, &range->host);
+    ngx_str_null(&range->alias);
+
+    if (more) {
+        ngx_idempotency_redis_map_names(from, more, range);
     }
 
     ngx_str_null(&range->id);
@@ -213,13 +219,16 @@ ngx_idempotency_redis_map_member(ngx_idempotency_redis_node_t *from,
 }
 
 
-/* "ip" and an address, if that is not what came first */
+/*
+ * "ip" or "hostname", whatever has not come first.  A name that cannot be
+ * resolved is still what the server's certificate may be for.
+ */
 
 static void
-ngx_idempotency_redis_map_address(ngx_idempotency_redis_reply_t *more,
-    ngx_str_t *host)
+ngx_idempotency_redis_map_names(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_reply_t *more, ngx_idempotency_redis_range_t *range)
 {
-    ngx_str_t                       name;
+    ngx_str_t                       name, text;
     ngx_uint_t                      i;
     ngx_idempotency_redis_reply_t  *value;
 
@@ -229,10 +238,26 @@ ngx_idempotency_redis_map_address(ngx_idempotency_redis_reply_t *more,
                         ngx_idempotency_redis_reply_element(more, i), &name);
 
         value = ngx_idempotency_redis_reply_element(more, i + 1);
+        ngx_idempotency_redis_reply_string(value, &text);
 
-        if (name.len == 2 && ngx_strncmp(name.data, "ip", 2) == 0) {
-            ngx_idempotency_redis_reply_string(value, host);
-            return;
+        if (text.len == 0) {
+            continue;
+        }
+
+        if (name.len == sizeof("ip") - 1
+            && ngx_strncmp(name.data, "ip", name.len) == 0
+            && from->redis->resolver == NULL)
+        {
+            if (range->alias.len == 0) {
+                range->alias = range->host;
+            }
+
+            range->host = text;
+
+        } else if (name.len == sizeof("hostname") - 1
+                   && ngx_strncmp(name.data, "hostname", name.len) == 0)
+        {
+            range->alias = text;
         }
     }
 }

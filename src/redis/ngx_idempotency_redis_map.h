@@ -18,6 +18,21 @@ typedef struct {
 } ngx_idempotency_redis_map_t;
 
 
+typedef struct ngx_idempotency_redis_seeds_s  ngx_idempotency_redis_seeds_t;
+
+
+/* The hosts in the target; NULL when memory is short. */
+ngx_idempotency_redis_seeds_t *ngx_idempotency_redis_seeds_start(
+    ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_seeds_stop(ngx_idempotency_redis_seeds_t *seeds);
+/*
+ * Connects their nodes, as far as these are not known already.  From the
+ * second time on names are resolved again, which goes on after the return.
+ */
+ngx_int_t ngx_idempotency_redis_seeds_dial(
+    ngx_idempotency_redis_seeds_t *seeds);
+
+
 /*
  * Takes over what CLUSTER SLOTS said to "from".  Nodes that are new are
  * connected, those that have no slot any more stay until they are let go.

@@ -85,7 +85,13 @@ ngx_idempotency_redis_node_place(ngx_idempotency_redis_node_t *node,
 
     if (ngx_idempotency_redis_node_copy(node->pool, &place->host,
                                         &node->place.host)
-        != NGX_OK)
+        != NGX_OK
+        || ngx_idempotency_redis_node_copy(node->pool, &place->alias,
+                                           &node->place.alias)
+           != NGX_OK
+        || ngx_idempotency_redis_node_copy(node->pool, &place->seed,
+                                           &node->place.seed)
+           != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -126,6 +132,8 @@ ngx_idempotency_redis_node_place(ngx_idempotency_redis_node_t *node,
     }
 
     node->place.addrs = to;
+    node->addrs = to;
+    node->naddrs = place->naddrs;
     node->name = to[0].name;
 
     return NGX_OK;
@@ -154,7 +162,8 @@ ngx_idempotency_redis_node_copy(ngx_pool_t *pool, ngx_str_t *from,
 
 ngx_idempotency_redis_node_t *
 ngx_idempotency_redis_node_told(ngx_idempotency_redis_t *redis,
-    ngx_str_t *host, in_port_t port)
+    ngx_str_t *host, in_port_t port, ngx_str_t *alias,
+    ngx_idempotency_redis_kind_e kind)
 {
     u_char                         text[NGX_SOCKADDR_STRLEN];
     ngx_addr_t                     addr;
@@ -165,6 +174,10 @@ ngx_idempotency_redis_node_told(ngx_idempotency_redis_t *redis,
 
     place.host = *host;
     place.port = port;
+
+    if (alias) {
+        place.alias = *alias;
+    }
 
     addr.name.data = text;
 
@@ -178,8 +191,7 @@ ngx_idempotency_redis_node_told(ngx_idempotency_redis_t *redis,
         place.named = 1;
     }
 
-    return ngx_idempotency_redis_node_create(redis, &place,
-                                             NGX_IDEMPOTENCY_REDIS_SERVER);
+    return ngx_idempotency_redis_node_create(redis, &place, kind);
 }
 
 
@@ -227,19 +239,22 @@ ngx_idempotency_redis_node_addr(ngx_str_t *host, in_port_t port,
 }
 
 
-/* by its address too: a target may name what a server knows by address */
-
 ngx_uint_t
 ngx_idempotency_redis_node_is_at(ngx_idempotency_redis_node_t *node,
     ngx_str_t *host, in_port_t port)
 {
-    ngx_uint_t      i;
-    ngx_addr_t      addr, *known;
-    ngx_sockaddr_t  sockaddr;
+    ngx_addr_t                      addr;
+    ngx_sockaddr_t                  sockaddr;
+    ngx_idempotency_redis_place_t  *place;
 
-    if (node->place.port == port
-        && node->place.host.len == host->len
-        && ngx_strncmp(node->place.host.data, host->data, host->len) == 0)
+    place = &node->place;
+
+    if (place->port == port
+        && ((place->host.len == host->len
+             && ngx_strncmp(place->host.data, host->data, host->len) == 0)
+            || (place->alias.len == host->len && host->len
+                && ngx_strncasecmp(place->alias.data, host->data, host->len)
+                   == 0)))
     {
         return 1;
     }
@@ -252,18 +267,50 @@ ngx_idempotency_redis_node_is_at(ngx_idempotency_redis_node_t *node,
         return 0;
     }
 
-    known = node->place.addrs;
+    return ngx_idempotency_redis_node_is_addr(node, &addr);
+}
 
-    for (i = 0; i < node->place.naddrs; i++) {
-        if (ngx_cmp_sockaddr(known[i].sockaddr, known[i].socklen,
-                             addr.sockaddr, addr.socklen, 1)
-            == NGX_OK)
-        {
-            return 1;
-        }
+
+/*
+ * A node is what it answered with: of several addresses that its name has,
+ * the others may be those of other servers.
+ */
+
+ngx_uint_t
+ngx_idempotency_redis_node_is_addr(ngx_idempotency_redis_node_t *node,
+    ngx_addr_t *addr)
+{
+    if (ngx_idempotency_redis_node_is_up(node)) {
+        return ngx_cmp_sockaddr(&node->at.sockaddr.sockaddr, node->at.socklen,
+                                addr->sockaddr, addr->socklen, 1)
+               == NGX_OK;
     }
 
-    return 0;
+    return node->naddrs == 1
+           && ngx_cmp_sockaddr(node->addrs[0].sockaddr,
+                               node->addrs[0].socklen,
+                               addr->sockaddr, addr->socklen, 1)
+              == NGX_OK;
+}
+
+
+void
+ngx_idempotency_redis_node_alias(ngx_idempotency_redis_node_t *node,
+    ngx_str_t *alias)
+{
+    ngx_str_t  name;
+
+    if (alias->len == 0 || node->place.alias.len
+        || (alias->len == node->place.host.len
+            && ngx_strncmp(alias->data, node->place.host.data, alias->len)
+               == 0)
+        || ngx_idempotency_redis_node_copy(node->pool, alias, &name)
+           != NGX_OK)
+    {
+        return;
+    }
+
+    node->place.alias = name;
 }
 
 
@@ -297,6 +344,64 @@ ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node)
             ngx_idempotency_redis_conn_retire(conn);
         }
     }
+}
+
+
+void
+ngx_idempotency_redis_node_move(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t                     i, steady;
+    ngx_idempotency_redis_conn_t  *conn;
+
+    steady = 0;
+
+    for (i = 0; i < node->nconns; i++) {
+        conn = &node->conns[i];
+
+        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+            steady |= ngx_idempotency_redis_conn_is_steady(conn);
+        }
+
+        ngx_idempotency_redis_conn_close(conn);
+        ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+
+        conn->refuses = 0;
+    }
+
+    if (node->ear) {
+        ngx_idempotency_redis_conn_close(&node->ear->conns[0]);
+        ngx_idempotency_redis_conn_drop(&node->ear->conns[0],
+                                        NGX_IDEMPOTENCY_REDIS_CONNECT);
+    }
+
+    if (!node->moving) {
+        node->moving = 1;
+        node->moved = ngx_current_msec;
+    }
+
+    node->left = 1;
+
+    conn = &node->conns[0];
+    node->seeker = conn;
+
+    if (steady) {
+        conn->failures = 0;
+        ngx_idempotency_redis_dial(conn);
+        return;
+    }
+
+    /* one that lets us in and serves nobody is not asked all the time */
+
+    conn->replica = 1;
+    ngx_idempotency_redis_conn_down(conn);
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_node_is_moving(ngx_idempotency_redis_node_t *node)
+{
+    return node->moving && node->seeker
+           && ngx_current_msec - node->moved < node->redis->timeout;
 }
 
 
@@ -374,6 +479,10 @@ ngx_idempotency_redis_node_pick(ngx_idempotency_redis_node_t *node)
         }
     }
 
+    if (node->seeker) {
+        return node->seeker->refuses ? NULL : node->seeker;
+    }
+
     return hope;
 }
 
@@ -381,15 +490,22 @@ ngx_idempotency_redis_node_pick(ngx_idempotency_redis_node_t *node)
 ngx_uint_t
 ngx_idempotency_redis_node_is_up(ngx_idempotency_redis_node_t *node)
 {
+    return ngx_idempotency_redis_node_ready(node) != NULL;
+}
+
+
+ngx_idempotency_redis_conn_t *
+ngx_idempotency_redis_node_ready(ngx_idempotency_redis_node_t *node)
+{
     ngx_uint_t  i;
 
     for (i = 0; i < node->nconns; i++) {
         if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY) {
-            return 1;
+            return &node->conns[i];
         }
     }
 
-    return 0;
+    return NULL;
 }
 
 
@@ -400,6 +516,9 @@ ngx_idempotency_redis_node_leave(ngx_idempotency_redis_node_t *node)
     ngx_idempotency_redis_conn_t  *conn;
 
     ngx_idempotency_redis_hear_leave(node);
+    ngx_idempotency_redis_name_stop(node);
+
+    node->seeker = NULL;
 
     for (i = 0; i < node->nconns; i++) {
         conn = &node->conns[i];
@@ -422,6 +541,8 @@ void
 ngx_idempotency_redis_node_free(ngx_idempotency_redis_node_t *node)
 {
     ngx_uint_t  i;
+
+    ngx_idempotency_redis_name_free(node);
 
     for (i = 0; node->conns && i < node->nconns; i++) {
         if (node->conns[i].node) {

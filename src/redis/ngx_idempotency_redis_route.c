@@ -40,6 +40,7 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_single = {
     ngx_idempotency_redis_single_lost,
     NULL,
     NULL,
+    1,
     0,
     0
 };
@@ -385,11 +386,19 @@ static ngx_idempotency_redis_node_t *
 ngx_idempotency_redis_single_pick(ngx_idempotency_redis_t *redis,
     ngx_str_t *key, ngx_uint_t *hope)
 {
-    (void) key;
-    (void) hope;
+    ngx_idempotency_redis_node_t  *node;
 
-    return ngx_queue_data(ngx_queue_head(&redis->nodes),
+    (void) key;
+
+    node = ngx_queue_data(ngx_queue_head(&redis->nodes),
                           ngx_idempotency_redis_node_t, queue);
+
+    if (ngx_idempotency_redis_node_is_moving(node)) {
+        *hope = 1;
+        return NULL;
+    }
+
+    return node;
 }
 
 
@@ -397,17 +406,43 @@ static ngx_int_t
 ngx_idempotency_redis_single_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply)
 {
-    (void) conn;
-    (void) cmd;
-    (void) reply;
+    ngx_str_t                      text;
+    ngx_idempotency_redis_node_t  *node;
 
-    return NGX_DECLINED;
+    node = conn->node;
+
+    if (!ngx_idempotency_redis_says_no_master(reply)) {
+
+        if (ngx_idempotency_redis_reply_type(reply)
+            != NGX_IDEMPOTENCY_REDIS_ERROR)
+        {
+            node->moving = 0;
+        }
+
+        return NGX_DECLINED;
+    }
+
+    if (!node->moving) {
+        ngx_idempotency_redis_reply_string(reply, &text);
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" refuses: \"%V\", node "
+                      "\"%V\": a master is looked for", &conn->redis->name,
+                      &text, &conn->at.name);
+    }
+
+    ngx_idempotency_redis_wait(conn->redis, cmd);
+    ngx_idempotency_redis_node_move(node);
+
+    return NGX_OK;
 }
 
 
 static void
 ngx_idempotency_redis_single_ready(ngx_idempotency_redis_node_t *node)
 {
+    ngx_idempotency_redis_changed(node->redis);
+
     node->redis->ready(node->redis);
 }
 

@@ -89,6 +89,7 @@ ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel = {
     NULL,
     NULL,
     1,
+    1,
     0
 };
 
@@ -190,6 +191,11 @@ ngx_idempotency_redis_sentinel_pick(ngx_idempotency_redis_t *redis,
 
     *hope = !watch->hopeless;
 
+    if (watch->master && ngx_idempotency_redis_node_is_moving(watch->master)) {
+        *hope = 1;
+        return NULL;
+    }
+
     return watch->master;
 }
 
@@ -215,20 +221,24 @@ ngx_idempotency_redis_sentinel_reply(ngx_idempotency_redis_conn_t *conn,
         break;
     }
 
-    if (!ngx_idempotency_redis_reply_is_error(reply, "READONLY")
-        && !ngx_idempotency_redis_reply_is_error(reply, "MASTERDOWN"))
-    {
+    if (!ngx_idempotency_redis_says_no_master(reply)) {
+
+        if (ngx_idempotency_redis_reply_type(reply)
+            != NGX_IDEMPOTENCY_REDIS_ERROR)
+        {
+            conn->node->moving = 0;
+        }
+
         return NGX_DECLINED;
     }
-
-    /* this is no master any more, and it has executed nothing */
 
     ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                   "idempotency store \"%V\" is no longer at \"%V\", the "
                   "sentinels are asked", &redis->name, &conn->node->name);
 
     ngx_idempotency_redis_wait(redis, cmd);
-    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+    ngx_idempotency_redis_node_move(conn->node);
+    ngx_idempotency_redis_sentinel_soon(redis);
 
     return NGX_OK;
 }
@@ -541,7 +551,8 @@ ngx_idempotency_redis_sentinel_adopt(ngx_idempotency_redis_sentinel_t *sentinel)
     }
 
     node = ngx_idempotency_redis_node_told(redis, &sentinel->host,
-                                           sentinel->port);
+                                           sentinel->port, NULL,
+                                           NGX_IDEMPOTENCY_REDIS_SERVER);
     if (node == NULL) {
         return;
     }

@@ -9,13 +9,17 @@
 
 #if (NGX_SSL)
 
+/* that a certificate may be for */
+#define NGX_IDEMPOTENCY_REDIS_TLS_NAMES  3
+
+
 static ngx_int_t ngx_idempotency_redis_tls_name(
     ngx_idempotency_redis_conn_t *conn);
 static void ngx_idempotency_redis_tls_handler(ngx_connection_t *c);
 static ngx_int_t ngx_idempotency_redis_tls_verify(
     ngx_idempotency_redis_conn_t *conn);
-static ngx_str_t *ngx_idempotency_redis_tls_expected(
-    ngx_idempotency_redis_conn_t *conn);
+static ngx_uint_t ngx_idempotency_redis_tls_expected(
+    ngx_idempotency_redis_conn_t *conn, ngx_str_t **names);
 static ngx_uint_t ngx_idempotency_redis_tls_host(ngx_connection_t *c,
     ngx_str_t *name);
 static ngx_uint_t ngx_idempotency_redis_tls_is_address(ngx_str_t *name);
@@ -74,17 +78,26 @@ ngx_idempotency_redis_tls_name(ngx_idempotency_redis_conn_t *conn)
 #ifdef SSL_CTRL_SET_TLSEXT_HOSTNAME
 
     u_char            *name;
-    ngx_str_t         *ssl_name;
+    ngx_str_t         *ssl_name, *names[NGX_IDEMPOTENCY_REDIS_TLS_NAMES];
+    ngx_uint_t         i, n;
     ngx_connection_t  *c;
 
     c = conn->peer.connection;
-    ssl_name = ngx_idempotency_redis_tls_expected(conn);
+    n = ngx_idempotency_redis_tls_expected(conn, names);
 
-    if (ssl_name->len == 0
-        || ngx_idempotency_redis_tls_is_address(ssl_name))
-    {
+    for (i = 0; i < n; i++) {
+        if (names[i]->len
+            && !ngx_idempotency_redis_tls_is_address(names[i]))
+        {
+            break;
+        }
+    }
+
+    if (i == n) {
         return NGX_OK;
     }
+
+    ssl_name = names[i];
 
     name = ngx_pnalloc(c->pool, ssl_name->len + 1);
     if (name == NULL) {
@@ -135,11 +148,12 @@ static ngx_int_t
 ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
 {
     long               rc;
-    ngx_str_t         *name;
+    ngx_str_t         *names[NGX_IDEMPOTENCY_REDIS_TLS_NAMES];
+    ngx_uint_t         i, n;
     ngx_connection_t  *c;
 
     c = conn->peer.connection;
-    name = ngx_idempotency_redis_tls_expected(conn);
+    n = ngx_idempotency_redis_tls_expected(conn, names);
 
     rc = SSL_get_verify_result(c->ssl->connection);
 
@@ -152,23 +166,60 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
         return NGX_ERROR;
     }
 
-    if (!ngx_idempotency_redis_tls_host(c, name)) {
-        ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
-                                     "has a certificate that is not for "
-                                     "\"%V\"", name);
-        return NGX_ERROR;
+    for (i = 0; i < n; i++) {
+        if (ngx_idempotency_redis_tls_host(c, names[i])) {
+            return NGX_OK;
+        }
     }
 
-    return NGX_OK;
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
+                                 "has a certificate that is not for \"%V\"",
+                                 names[0]);
+
+    return NGX_ERROR;
 }
 
 
-static ngx_str_t *
-ngx_idempotency_redis_tls_expected(ngx_idempotency_redis_conn_t *conn)
+/*
+ * A server may be reached by its address and have a certificate for its name,
+ * or the other way round: any of these will do, the first name is sent.
+ */
+
+static ngx_uint_t
+ngx_idempotency_redis_tls_expected(ngx_idempotency_redis_conn_t *conn,
+    ngx_str_t **names)
 {
-    return conn->redis->ssl_name.len ? &conn->redis->ssl_name
-                                     : &conn->node->place.host;
+    ngx_uint_t                      n;
+    ngx_idempotency_redis_place_t  *place;
+
+    if (conn->redis->ssl_name.len) {
+        names[0] = &conn->redis->ssl_name;
+        return 1;
+    }
+
+    n = 0;
+    place = &conn->node->place;
+
+    if (place->alias.len) {
+        names[n++] = &place->alias;
+    }
+
+    if (place->host.len) {
+        names[n++] = &place->host;
+    }
+
+    if (place->seed.len) {
+        names[n++] = &place->seed;
+    }
+
+    if (n == 0) {
+
+        /* a unix socket */
+
+        names[n++] = &place->host;
+    }
+
+    return n;
 }
 
 
