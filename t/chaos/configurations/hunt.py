@@ -40,6 +40,9 @@ SOMETIMES = (
     'at fcgi', 'at uwsgi', 'at scgi', 'at grpc', 'at tls', 'barred',
     'overtaken')
 
+# but not in so few configurations as the short form has
+RARE = ('barred', 'overtaken')
+
 
 class Finding:
     def __init__(self, case, violation):
