@@ -19,6 +19,8 @@ from gateway import NGINX, free_port
 from .clients import send
 from .grammar import TIMEOUT
 
+APART = 0.03              # seconds between the first clients of each
+
 ALARM = re.compile(r'\[(alert|crit|emerg)\]|Sanitizer|runtime error')
 
 MAIN = '''
@@ -243,7 +245,8 @@ class Batch:
         try:
             await self.module.start()
             await self.plain.start()
-            await asyncio.gather(*(self.play(case) for case in live))
+            await asyncio.gather(*(self.play(case, APART * n)
+                                   for n, case in enumerate(live)))
         finally:
             watch.cancel()
             self.module.end()
@@ -252,7 +255,7 @@ class Batch:
             await self.plain.ended()
         self.alarms(live)
         for case in live:
-            case.stalled = stalls.longest > 0.5
+            case.stalled = stalls.longest > 0.25
         by_attempt = self.upstreams.ledger.by_attempt
         for case in live:
             for prefix, lanes in (('m', case.module), ('p', case.plain),
@@ -295,7 +298,8 @@ class Batch:
                 return
         raise RuntimeError('nginx -t refuses all together, not one alone')
 
-    async def play(self, case):
+    async def play(self, case, after):
+        await asyncio.sleep(after)
         runs = [(self.module, 'm', case.host), (self.plain, 'p', case.host)]
         if has_open(case.config):
             runs.append((self.plain, 'o', case.host + '-open'))

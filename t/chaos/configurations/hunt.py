@@ -10,7 +10,7 @@ import random
 import shutil
 
 from .batch import Batch
-from .check import TIMED, check, operations, story
+from .check import TIMED, check, is_timed, operations, story
 from .grammar import generate, http_lines
 from .scenario import scenario
 from .shrink import shows, shrink
@@ -127,7 +127,7 @@ class Hunt:
         found = [Finding(case, v) for case in cases if not case.refused
                  for v in first_of_each(check(case))
                  if v.rule in self.rules]
-        timed = [f for f in found if f.rule in TIMED]
+        timed = [f for f in found if is_timed(f.case, f.rule)]
         for finding in found:
             if finding not in timed:
                 self.found(finding)
