@@ -12,6 +12,7 @@
 #   make test-deb   installs that package, tries it, and purges it again
 #   make test-asan  the test files with AddressSanitizer and UBSan
 #   make test-all   all of these, at length
+#   make test-redis REDIS=FILE  the tests of Redis with another redis-server
 #   make test-valgrind  some test files with Debian's nginx under valgrind
 #   make fuzz       every parser with 10 million inputs (RUNS=), or for
 #                   FUZZ_TIME= seconds each; then all of it in nginx, with
@@ -38,7 +39,7 @@ SOURCES   := config $(shell find src -type f)
 
 .PHONY: all debug clang run test lint unit model install bench clean deps \
         coverage deb fuzz fuzz-short test-all test-asan test-deb \
-        test-valgrind
+        test-redis test-valgrind
 
 all: $(BUILD)/$(MODULE)
 
@@ -79,8 +80,8 @@ clang: $(BUILD)/clang/$(MODULE)
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
 TEST_PACKAGES := binutils chromium chromium-driver clang curl \
-                 libtest-base-perl openssl perl procps prometheus python3 \
-                 redis-server spin $(shell cat examples/*/packages)
+                 faketime libtest-base-perl openssl perl procps prometheus \
+                 python3 redis-server spin $(shell cat examples/*/packages)
 
 deps:
 	@t/install $(PACKAGES)
@@ -89,6 +90,15 @@ test: all debug $(UNITS)
 	@t/install $(TEST_PACKAGES)
 	@t/npm
 	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
+
+# Another version of Redis, or Valkey; what it cannot do is skipped by name.
+REDIS ?= redis-server
+
+test-redis: all debug
+	@t/install $(TEST_PACKAGES)
+	@t/npm
+	@TEST_NGINX_BINARY=$(NGINX) TEST_REDIS_SERVER=$(REDIS) \
+	 t/run --redis $(FILES)
 
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
@@ -156,12 +166,10 @@ fuzz-short: $(BUILD)/fuzz/libnginx.a
 
 # CAMPAIGNS="C1 C7" runs some of them, CHAOS_N=1000 more injections than 300,
 # CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones.
-CHAOS_PACKAGES := faketime
-
 .PHONY: chaos
 
 chaos: all debug
-	@t/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)
+	@t/install $(TEST_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) python3 -B t/chaos \
 	    $(if $(CAMPAIGNS),--campaigns="$(CAMPAIGNS)") \
 	    $(CHAOS_N:%=--n %) $(CHAOS_ATTEMPTS:%=--attempts %) \

@@ -9,6 +9,7 @@ logged by name, once.  As soon as it can, they run, without a restart.
 """
 
 import os
+import re
 import sys
 import threading
 import time
@@ -17,10 +18,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      replays, same, since, until)
 from pasted import blocks  # noqa: E402
+from redis_binary import VERSION, skipped  # noqa: E402
 from redisd import (Client, Proxy, Redis, RECORDS,  # noqa: E402
                     RedisError)
 
 SECRET = 'tell-nobody'
+# Redis 5 has no name for it
+WRONG_PASSWORD = 'refused AUTH: "' + 'WRONGPASS' * (VERSION >= (6,))
 up = Ledger()
 numbers = iter(range(100000))
 
@@ -38,7 +42,8 @@ def works(gw, name):
 
 
 def is_refused(gw, name, said, n=5):
-    """refused without being sent, and logged once"""
+    """refused without being sent, and logged once; before Redis 7 an error
+    in a script stands in the middle of a longer text"""
     start = len(gw.log())
     keys = ['refused-%d' % next(numbers) for _ in range(n)]
     for key in keys:
@@ -48,7 +53,7 @@ def is_refused(gw, name, said, n=5):
                     name + ': refused'):
             break
     same(sum(up.count(key) for key in keys), 0, name + ': never sent')
-    lines = [x for x in gw.log().splitlines() if said in x]
+    lines = [x for x in gw.log().splitlines() if re.search(said, x)]
     same(len(lines), 1, name + ': logged by name, once') or print(
         '# ' + gw.log()[start:].replace('\n', '\n# '))
     return keys
@@ -142,7 +147,7 @@ def test_password():
     gw.stop()
 
     gw = gateway('redis://:%s@127.0.0.1:%d' % (quoted, server.port))
-    keys = is_refused(gw, 'a wrong password', 'refused AUTH: "WRONGPASS')
+    keys = is_refused(gw, 'a wrong password', WRONG_PASSWORD)
     server('CONFIG', 'SET', 'requirepass', SECRET + '%/@:')
     server.auth = (SECRET + '%/@:',)
     recovers(gw, 'a right password', keys)
@@ -152,6 +157,8 @@ def test_password():
 
 
 def test_user():
+    if skipped('a user with few rights', 'acl'):
+        return
     server = Redis()
     server('ACL', 'SETUSER', 'gate', 'on', '>' + SECRET, '~idem:*',
            '-@all', '+eval', '+evalsha', '+get', '+set', '+time')
@@ -176,7 +183,7 @@ def test_user():
     gw.stop()
 
     gw = gateway('redis://nobody:%s@127.0.0.1:%d' % (SECRET, server.port))
-    is_refused(gw, 'no such user', 'refused AUTH: "WRONGPASS')
+    is_refused(gw, 'no such user', WRONG_PASSWORD)
     gw.stop()
 
     gw = gateway(target + ' prefix=other:')
@@ -187,6 +194,8 @@ def test_user():
 
 def test_pasted():
     """the settings and the user of docs/operations.md"""
+    if skipped('pasted: settings and user', 'acl'):
+        return
     texts = [block.text for block in blocks('docs/operations.md')]
     settings, = [text for text in texts if text.startswith('maxmemory ')]
     user, = [text for text in texts if text.startswith('ACL SETUSER')]
@@ -222,7 +231,7 @@ def test_replica():
     gw = gateway('redis://127.0.0.1:%d' % server.port)
     works(gw, 'a master')
     server('REPLICAOF', '127.0.0.1', 1)
-    keys = is_refused(gw, 'a replica', 'refuses: "READONLY')
+    keys = is_refused(gw, 'a replica', 'refuses: ".*READONLY')
     server('REPLICAOF', 'NO', 'ONE')
     recovers(gw, 'a master again', keys)
     gw.stop()
@@ -234,7 +243,7 @@ def test_memory():
     gw = gateway('redis://127.0.0.1:%d' % server.port)
     a = gw.post('/ok', 'kept')
     server('CONFIG', 'SET', 'maxmemory', '1')
-    keys = is_refused(gw, 'memory is full', 'refuses: "OOM')
+    keys = is_refused(gw, 'memory is full', 'refuses: ".*OOM')
     server('CONFIG', 'SET', 'maxmemory', '0')
     recovers(gw, 'memory is there', keys)
     replays(gw, '/ok', 'kept', a, 'what was there')
@@ -304,7 +313,7 @@ def test_misconf():
     server('BGSAVE')
     until(lambda: b'rdb_last_bgsave_status:err' in
           server('INFO', 'persistence'))
-    keys = is_refused(gw, 'cannot save', 'refuses: "MISCONF')
+    keys = is_refused(gw, 'cannot save', 'refuses: ".*MISCONF')
     server('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no')
     recovers(gw, 'need not save', keys)
     gw.stop()

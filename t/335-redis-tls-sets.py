@@ -13,11 +13,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from certs import Certs  # noqa: E402
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      replays, same, until)
+from redis_binary import skip_all  # noqa: E402
 from redisd import Redis  # noqa: E402
 from redisset import Cluster, Sentinels  # noqa: E402
 
 FORGOTTEN = 'keys may be forgotten'
 
+skip_all('tls')
 up = Ledger()
 scratch = Redis(port=0)
 certs = Certs(scratch.dir)

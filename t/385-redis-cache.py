@@ -15,6 +15,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      refused, replays, same, since, until)
+from redis_binary import skipped  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 from redisset import Cluster  # noqa: E402
 
@@ -195,6 +196,8 @@ def test_round(a):
 
 
 def test_forbidden():
+    if skipped('a user without channels', 'acl'):
+        return
     server = Redis()
     server('ACL', 'SETUSER', 'gw', 'on', '>pw', '~idem:*', 'resetchannels',
            '+@all', '-@admin')

@@ -12,6 +12,7 @@ from campaign import KEPT
 from gateway import NGINX, TOP
 from jobs import CAMPAIGNS, mutant_jobs, verdict
 from mutants import MUTANTS
+from redis_binary import SERVER
 
 RESULTS = KEPT + '/results'
 EVIDENCE = TOP + '/docs/evidence.md'
@@ -82,7 +83,7 @@ def versions():
         commit=first(r'^(\w+)', 'git', '-C', TOP, 'rev-parse', '--short',
                      'HEAD'),
         nginx=first(r'nginx/([\d.]+)', NGINX, '-v'),
-        redis=first(r'v=([\d.]+)', 'redis-server', '--version'),
+        redis=first(r'v=([\d.]+)', SERVER, '--version'),
         kernel=platform.release().partition('-')[0],
         cores=os.cpu_count())
 

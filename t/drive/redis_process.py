@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+from redis_binary import SERVER
 from shm import free_port
 
 CONF = '''
@@ -51,7 +52,7 @@ class Redis:
     def start(self):
         self.starts += 1
         self.process = subprocess.Popen(
-            ['redis-server', self.root + '/redis.conf'],
+            [SERVER, self.root + '/redis.conf'],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             preexec_fn=self.before)
 

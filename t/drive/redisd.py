@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 
+from redis_binary import SERVER, bus_is_fixed, known
 from shm import TOP, free_port
 
 
@@ -74,7 +75,10 @@ class Redis:
     def __init__(self, *options, port=None, tls=()):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.dir = tempfile.mkdtemp(prefix='redis-', dir=TOP + '/build')
-        self.port = free_port() if port is None else port
+        self.port = port
+        if port is None:
+            self.port = free_port(10000 if '--cluster-enabled' in options
+                                  and bus_is_fixed() else 0)
         self.path = self.dir + '/socket'
         self.data = self.dir + '/data'
         self.options = options
@@ -92,9 +96,9 @@ class Redis:
             os.unlink(self.path)
         self.log = open(self.dir + '/log', 'ab')
         self.process = subprocess.Popen(
-            ['redis-server', '--port', str(self.port), '--unixsocket',
+            [SERVER, '--port', str(self.port), '--unixsocket',
              self.path, '--dir', self.data, '--save', '', '--daemonize', 'no',
-             *self.options, *more], stdout=self.log, stderr=self.log)
+             *known(*self.options, *more)], stdout=self.log, stderr=self.log)
         for _ in range(500):
             try:
                 Client(self.path).close()

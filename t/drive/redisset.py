@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 
+from redis_binary import SERVER
 from redisd import Client, Redis, RedisError
 from shm import TOP, free_port
 
@@ -69,7 +70,7 @@ class Sentinel:
             os.unlink(self.path)
         self.log = open(self.dir + '/log', 'ab')
         self.process = subprocess.Popen(
-            ['redis-server', self.dir + '/conf', '--sentinel'],
+            [SERVER, self.dir + '/conf', '--sentinel'],
             stdout=self.log, stderr=self.log)
         if not until(lambda: Client(self.path).close() or True, 10, 0.01):
             raise SystemExit('Bail out! a sentinel does not start')

@@ -92,24 +92,32 @@ def since(start):
 held = []
 
 
-def free_port():
-    """Below those that the system gives to clients, and nobody else's.
+def take_port(port):
+    """A name that goes with this process keeps the port from all other tests,
+    t/lib among them, also while nothing listens there."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind('\0idempotency-port-%d' % port)
+        with socket.socket() as s:
+            s.bind(('127.0.0.1', port))
+    except OSError:
+        name.close()
+        return None
+    return name
 
-    A name that goes with this process keeps it from all other tests, t/lib
-    among them, also while nothing listens there.
-    """
+
+def free_port(above=0):
+    """Below those that the system gives to clients, and nobody else's.  With
+    "above", the port that is so much higher is free, too."""
     while True:
-        port = random.SystemRandom().randrange(10000, 32000)
-        name = socket.socket(socket.AF_UNIX)
-        try:
-            name.bind('\0idempotency-port-%d' % port)
-            with socket.socket() as s:
-                s.bind(('127.0.0.1', port))
-        except OSError:
-            name.close()
-            continue
-        held.append(name)
-        return port
+        port = random.SystemRandom().randrange(10000, 32000 - above)
+        names = [take_port(n) for n in sorted({port, port + above})]
+        if all(names):
+            held.extend(names)
+            return port
+        for name in names:
+            if name:
+                name.close()
 
 
 class Nginx:
