@@ -226,18 +226,30 @@ class Sentinels:
 
 
 class Cluster:
+    """With addresses, all nodes have one port; each: options of the n-th."""
+
     def __init__(self, masters=3, replicas=1, timeout=1000, options=(),
-                 tls=()):
+                 tls=(), addresses=None, port=None, each=lambda n: ()):
         self.tls = tls
         options = ('--cluster-enabled', 'yes', '--cluster-node-timeout',
                    str(timeout), '--repl-diskless-sync-delay', '0',
                    '--cluster-replica-validity-factor', '0') + tuple(options)
         if tls:
             options += ('--tls-cluster', 'yes', '--tls-replication', 'yes')
-        self.nodes = [Redis(*options, *self.bus(), tls=tls)
-                      for _ in range(masters * (replicas + 1))]
+        if addresses:
+            port = port or free_port()
+        self.nodes = []
+        for n in range(masters * (replicas + 1)):
+            bind = ('--bind', addresses[n], '--cluster-announce-ip',
+                    addresses[n], '--protected-mode',
+                    'no') if addresses else ()
+            own = tuple(each(n))
+            node = Redis(*options, *bind, *self.bus(), *(() if tls else own),
+                         tls=tls and tuple(tls) + own, port=port)
+            node.address = addresses[n] if addresses else '127.0.0.1'
+            self.nodes.append(node)
         self.cli('--cluster', 'create', *[
-            '127.0.0.1:%d' % n.port for n in self.nodes],
+            '%s:%d' % (n.address, n.port) for n in self.nodes],
             '--cluster-replicas', str(replicas), '--cluster-yes')
         if not self.healthy():
             raise SystemExit('Bail out! the cluster does not form')
@@ -297,7 +309,8 @@ class Cluster:
         masters = self.masters()
         a = a or masters[0]
         b = b or masters[1]
-        return self.cli('--cluster', 'reshard', '127.0.0.1:%d' % a.port,
+        return self.cli('--cluster', 'reshard',
+                        '%s:%d' % (a.address, a.port),
                         '--cluster-from', self.id(a), '--cluster-to',
                         self.id(b), '--cluster-slots', str(slots),
                         '--cluster-yes', '--cluster-timeout', '5000',
