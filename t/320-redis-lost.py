@@ -21,6 +21,8 @@ from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 
 ALWAYS = 1000000
+AGAIN = 'retrying in background'
+STORED = 'all outcomes that waited in background are stored'
 up = Ledger()
 server = Redis()
 proxy = Proxy(server)
@@ -88,8 +90,8 @@ def settle():
     """until the connection is a good one again"""
     proxy.clear()
     until(lambda: gw.post('/ok', 'settle').status == 201, 5, 0.05)
-    until(lambda: 'was told what had waited' in gw.log()[mark:]
-          or 'told again' not in gw.log()[mark:], 5)
+    until(lambda: STORED in gw.log()[mark:]
+          or AGAIN not in gw.log()[mark:], 5)
     time.sleep(1.05)
 
 
@@ -160,7 +162,7 @@ def test_claim_then_down():
     same((a.status, a.replayed, a.code), (201, False, None),
          'then it runs at once: not unknown, not in progress')
     executed(up, 'down', 1, 'claimed, then nobody is there')
-    ok(gw.until_log('was told what had waited', 5, start), 'which is logged')
+    ok(gw.until_log(STORED, 5, start), 'which is logged')
 
 
 def test_overtaken():
@@ -283,12 +285,12 @@ def test_completion_while_down():
          'a retry is refused while it is down')
     time.sleep(1)
     proxy.clear()
-    ok(gw.until_log('was told what had waited', 5, start), 'told later')
+    ok(gw.until_log(STORED, 5, start), 'told later')
     again = [gw.post('/wait', key) for key in keys]
     same([(b.status, b.replayed, b.body) for b in again],
          [(201, True, a.body) for a in answers], 'all of them replay')
     same({up.count(key) for key in keys}, {1}, 'and were executed once')
-    same(gw.log()[start:].count('told again in the background'), 1,
+    same(gw.log()[start:].count(AGAIN), 1,
          'logged once')
 
 
@@ -312,7 +314,7 @@ def test_slow_link():
     calls = [background(patiently, path, key) for key in keys]
     same({(a.status, a.whole) for a in (c.join() for c in calls)},
          {(201, True)}, 'a slow link: all are answered')
-    ok(gw.until_log('was told what had waited', 15, start),
+    ok(gw.until_log(STORED, 15, start),
        'then all has landed')
     # on a slow machine it may be away twice
     ok(4 <= proxy.stuck - n <= 14, 'after some tries', proxy.stuck - n)
@@ -330,7 +332,7 @@ def test_slow_link():
     a = patiently('/big/40000', 'link-40000')
     ok(until(lambda: proxy.stuck - n >= 5, 15), 'small: told again and again')
     proxy.limit = None
-    ok(gw.until_log('was told what had waited', 5, start), 'until it lands')
+    ok(gw.until_log(STORED, 5, start), 'until it lands')
     replays(gw, '/big/40000', 'link-40000', a, 'small')
     same(gw.log()[start:].count(line), 0, 'and no answer is given up')
 
@@ -346,8 +348,7 @@ def test_too_much():
     same({(a.status, a.whole) for a in answers}, {(201, True)},
          'too much: all are answered')
     proxy.clear()
-    ok(gw.until_log('was told what had waited, 0 outcomes were dropped', 15,
-                    start), 'then all has landed')
+    ok(gw.until_log(STORED + ', dropped: 0', 15, start), 'then all has landed')
     again = [patiently(path, key) for key in keys]
     kept = [i for i in range(20) if again[i].replayed]
     ok(kept == list(range(len(kept))) and 15 <= len(kept) < 20,

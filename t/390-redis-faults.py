@@ -321,7 +321,7 @@ def check_seen(c):
         '422': count(c, lambda a: a.status == 422),
         '503': count(c, lambda a: a.status == 503),
         'lost replies': lost,
-        'told in the background': log.count('told again in the background'),
+        'told in the background': log.count('retrying in background'),
         'up again': log.count('is up again'),
     }
     print('# %d keys, %d requests, %d executions, faults: %s' % (

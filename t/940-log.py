@@ -175,11 +175,11 @@ if REDIS is None:
     a = gw.post('/red/ok', 'later')
     number = a.get('x-connection')
     same(a.status, 201, 'the client has its answer')
-    until(lambda: any('was told' in x for x in story(number, start)), 10)
+    until(lambda: any('stored in background' in x for x in story(number, start)), 10)
     told(story(number, start),
          ['begins', 'claim: is asked', 'claim: answers, granted',
-          'complete: is asked', 'complete: to be told in the background',
-          'ends, result "new"', 'complete: was told in the background, ok'],
+          'complete: is asked', 'complete: to be retried in background',
+          'ends, result "new"', 'complete: stored in background, ok'],
          'what happens behind a request')
 
 # ---- and as the page shows it ----

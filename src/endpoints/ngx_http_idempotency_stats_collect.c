@@ -157,6 +157,10 @@ ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
 
     ngx_idempotency_counts_all(counts, n, &store->now);
 
+    if (store->store->left) {
+        store->now.later += store->store->left(store->store);
+    }
+
     if (store->store->usage) {
         store->store->usage(store->store, &store->usage);
         ngx_http_idempotency_stats_unknown(store);

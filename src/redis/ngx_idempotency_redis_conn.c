@@ -137,9 +137,10 @@ ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_idempotency_redis_conn_close(conn);
     ngx_idempotency_redis_conn_census(conn, -1);
-    ngx_idempotency_redis_ack_drop(conn);
 
-    ngx_idempotency_redis_abandon(&conn->commands);
+    /* notes which of its commands have left */
+
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
     ngx_idempotency_redis_abandon(&conn->lost);
 
     if (conn->deadline.timer_set) {

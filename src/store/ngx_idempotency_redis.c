@@ -92,6 +92,7 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     }
 
     if (ngx_idempotency_redis_safe_zone(cf, ctx) != NGX_OK
+        || ngx_idempotency_redis_handover_zone(cf, ctx) != NGX_OK
         || ngx_idempotency_redis_cache_channel(cf, ctx) != NGX_OK
         || ngx_idempotency_redis_load_scripts(cf, ctx) != NGX_OK)
     {
@@ -103,6 +104,7 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     store->stop = ngx_idempotency_redis_store_stop;
     store->listen = ngx_idempotency_redis_push_listen;
     store->unlisten = ngx_idempotency_redis_push_unlisten;
+    store->left = ngx_idempotency_redis_handover_number;
     store->largest = NGX_IDEMPOTENCY_REDIS_LARGEST;
     store->data = ctx;
 
@@ -177,6 +179,7 @@ ngx_idempotency_redis_store_start(ngx_idempotency_store_t *store)
     ctx = store->data;
 
     ngx_idempotency_redis_later_init(ctx);
+    ngx_idempotency_redis_handover_start(ctx);
 
     ctx->redis.counts = &store->counts->redis;
     ctx->redis.now = &store->now->redis;
@@ -198,6 +201,7 @@ ngx_idempotency_redis_store_stop(ngx_idempotency_store_t *store)
 
     ngx_idempotency_redis_stop(&ctx->redis);
     ngx_idempotency_redis_later_stop(ctx);
+    ngx_idempotency_redis_handover_stop(ctx);
 }
 
 
@@ -223,6 +227,7 @@ ngx_idempotency_redis_ready(ngx_idempotency_redis_t *redis)
         }
     }
 
+    ngx_idempotency_redis_handover_take(ctx);
     ngx_idempotency_redis_later_ready(ctx);
 }
 

@@ -68,13 +68,6 @@ ngx_idempotency_redis_later_stop(ngx_idempotency_redis_ctx_t *ctx)
         ngx_del_timer(&ctx->later.timer);
     }
 
-    if (ctx->later.number) {
-        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" was not told what became of "
-                      "%ui requests, they are unknown",
-                      &ctx->store->name, ctx->later.number);
-    }
-
     while (!ngx_queue_empty(&ctx->later.queue)) {
 
         q = ngx_queue_head(&ctx->later.queue);
@@ -134,8 +127,9 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
 
         if (later->dropped++ == 0) {
             ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                          "idempotency store \"%V\" is away and too much "
-                          "waits for it: further outcomes become unknown",
+                          "idempotency store \"%V\" is away and too many "
+                          "outcomes wait in background: further ones become "
+                          "unknown",
                           &ctx->store->name);
         }
 
@@ -146,8 +140,8 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
 
     if (later->number++ == 0) {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" did not take what became of a "
-                      "request, it is told again in the background",
+                      "idempotency store \"%V\": could not store the outcome "
+                      "of a request, retrying in background",
                       &ctx->store->name);
     }
 
@@ -157,7 +151,7 @@ ngx_idempotency_redis_later_add(ngx_idempotency_op_t *op,
         ngx_idempotency_redis_later_bare(ctx, size, "has no room to wait");
     }
 
-    ngx_idempotency_op_debug(rop->op, "to be told in the background");
+    ngx_idempotency_op_debug(rop->op, "to be retried in background");
 
     ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_TICK);
 }
@@ -169,11 +163,8 @@ static ngx_idempotency_redis_op_t *
 ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
     ngx_idempotency_op_e type, ngx_uint_t keep)
 {
-    ngx_buf_t                      b;
-    ngx_str_t                     *answer;
-    ngx_chain_t                    cl;
-    ngx_idempotency_op_t          *copy;
-    ngx_idempotency_redis_op_t    *rop;
+    ngx_idempotency_op_t        *copy;
+    ngx_idempotency_redis_op_t  *rop;
 
     copy = ngx_idempotency_op_create(op->store, type);
     if (copy == NULL) {
@@ -185,9 +176,7 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
     ngx_memcpy(copy->fingerprint, op->fingerprint,
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
-    copy->flags = op->flags & (NGX_IDEMPOTENCY_SEQUENCE
-                               |NGX_IDEMPOTENCY_SEQUENCE_STRICT
-                               |NGX_IDEMPOTENCY_TELL);
+    copy->flags = op->flags & NGX_IDEMPOTENCY_REDIS_LATER_FLAGS;
     copy->number = op->number;
     copy->epoch = op->epoch;
     copy->connection = op->connection;
@@ -203,41 +192,82 @@ ngx_idempotency_redis_later_copy(ngx_idempotency_op_t *op,
 
     rop = op->own;
 
-    if (keep) {
+    /* what op points to may be gone, its arguments are not */
 
-        /* what op points to may be gone, its arguments are not */
+    return ngx_idempotency_redis_later_make(copy,
+                       keep ? &rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1]
+                            : NULL,
+                       op->head.len);
+}
 
-        answer = &rop->args[NGX_IDEMPOTENCY_REDIS_ARGS - 1];
 
-        copy->keep = 1;
-        copy->head.data = answer->data;
-        copy->head.len = op->head.len;
+ngx_idempotency_redis_op_t *
+ngx_idempotency_redis_later_make(ngx_idempotency_op_t *op, ngx_str_t *answer,
+    size_t head)
+{
+    ngx_buf_t                    b;
+    ngx_chain_t                  cl;
+    ngx_idempotency_redis_op_t  *rop;
+
+    if (answer) {
+        op->keep = 1;
+        op->head.data = answer->data;
+        op->head.len = head;
 
         ngx_memzero(&b, sizeof(ngx_buf_t));
 
-        b.pos = answer->data + op->head.len;
+        b.pos = answer->data + head;
         b.last = answer->data + answer->len;
 
         cl.buf = &b;
         cl.next = NULL;
 
-        copy->body = &cl;
-        copy->body_len = b.last - b.pos;
+        op->body = &cl;
+        op->body_len = b.last - b.pos;
     }
 
-    rop = ngx_idempotency_redis_op_create(copy, NULL);
+    rop = ngx_idempotency_redis_op_create(op, NULL);
 
-    copy->body = NULL;
-    ngx_str_null(&copy->head);
+    op->body = NULL;
+    op->head.data = NULL;
 
     if (rop == NULL) {
-        ngx_idempotency_op_drop(copy);
+        ngx_idempotency_op_drop(op);
         return NULL;
     }
 
     rop->later = 1;
 
     return rop;
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_later_has_room(ngx_idempotency_redis_ctx_t *ctx,
+    size_t answer)
+{
+    return ctx->later.number < NGX_IDEMPOTENCY_REDIS_LATER_NUMBER
+           && (answer == 0
+               || ctx->later.bytes + answer
+                  <= NGX_IDEMPOTENCY_REDIS_LATER_BYTES);
+}
+
+
+void
+ngx_idempotency_redis_later_adopt(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+
+    ngx_idempotency_begins(ctx->store->now->later);
+
+    ctx->later.number++;
+    ctx->later.bytes += ngx_idempotency_redis_later_answer(rop->op);
+
+    ngx_idempotency_op_debug(rop->op, "was left by a worker that has exited");
+
+    ngx_idempotency_redis_later_put(rop, NGX_IDEMPOTENCY_REDIS_LATER_TICK);
 }
 
 
@@ -274,8 +304,8 @@ ngx_idempotency_redis_later_bare(ngx_idempotency_redis_ctx_t *ctx,
 
 
 /*
- * A quitting worker waits for claims, which have a deadline, but not for what
- * has none.
+ * An exiting worker waits for claims, which have a deadline, and for some time
+ * for what has none.
  */
 
 static void
@@ -309,7 +339,8 @@ ngx_idempotency_redis_later_put(ngx_idempotency_redis_op_t *rop,
         ngx_del_timer(ev);
     }
 
-    ev->cancelable = rop->later;
+    ev->cancelable = rop->later
+                     && ngx_idempotency_redis_handover_is_due(ctx);
 
     ngx_add_timer(ev, delay);
 }
@@ -340,7 +371,7 @@ ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx)
 static void
 ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
 {
-    ngx_uint_t                   n, large;
+    ngx_uint_t                   n, most, large;
     ngx_queue_t                 *q, queue;
     ngx_idempotency_redis_op_t  *rop;
 
@@ -355,6 +386,17 @@ ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
     ngx_queue_init(&ctx->later.queue);
 
     n = 0;
+    most = NGX_IDEMPOTENCY_REDIS_LATER_BATCH;
+
+    if (!ngx_idempotency_redis_is_up(&ctx->redis)) {
+
+        /*
+         * an exiting worker does not connect by itself, as its connections
+         * are closed while they are idle: one command makes it try
+         */
+
+        most = ngx_exiting ? 1 : 0;
+    }
 
     while (!ngx_queue_empty(&queue)) {
 
@@ -375,9 +417,8 @@ ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
         large = (ngx_idempotency_redis_later_answer(rop->op)
                  >= NGX_IDEMPOTENCY_REDIS_LATER_LARGE);
 
-        if (n < NGX_IDEMPOTENCY_REDIS_LATER_BATCH
+        if (n < most
             && !(large && ctx->later.busy)
-            && ngx_idempotency_redis_is_up(&ctx->redis)
             && ngx_idempotency_redis_op_send(rop) == NGX_AGAIN)
         {
             n++;
@@ -390,6 +431,13 @@ ngx_idempotency_redis_later_look(ngx_idempotency_redis_ctx_t *ctx)
                                         rop->later
                                         ? NGX_IDEMPOTENCY_REDIS_LATER_TICK
                                         : NGX_IDEMPOTENCY_REDIS_LATER_CLAIM);
+    }
+
+    if (ngx_queue_empty(&ctx->later.queue) && ctx->later.timer.timer_set) {
+
+        /* an exiting worker would stay for it */
+
+        ngx_del_timer(&ctx->later.timer);
     }
 }
 
@@ -465,7 +513,7 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
     ctx = rop->op->store->data;
     later = &ctx->later;
 
-    ngx_idempotency_op_debug(rop->op, "was told in the background");
+    ngx_idempotency_op_debug(rop->op, "stored in background");
 
     if (rop->op->type == NGX_IDEMPOTENCY_COMPLETE
         && rop->op->error == NGX_IDEMPOTENCY_ERROR_NONE
@@ -473,7 +521,7 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
     {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                       "idempotency record \"%*xs\" was settled by somebody "
-                      "else before it was told that its request was executed: "
+                      "else before the outcome of its request was stored: "
                       "duplicates do not get the answer that its client got",
                       (size_t) 8, rop->op->digest);
     }
@@ -491,8 +539,9 @@ ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop)
 
     if (later->number == 0) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" was told what had waited, "
-                      "%ui outcomes were dropped, %ui told without an answer",
+                      "idempotency store \"%V\": all outcomes that waited in "
+                      "background are stored, dropped: %ui, without their "
+                      "answer: %ui",
                       &ctx->store->name, later->dropped, later->bare);
         later->dropped = 0;
         later->bare = 0;

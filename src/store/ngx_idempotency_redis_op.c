@@ -523,8 +523,9 @@ ngx_idempotency_redis_op_unheard(ngx_idempotency_redis_cmd_t *cmd)
 void
 ngx_idempotency_redis_op_abandon(ngx_idempotency_redis_op_t *rop)
 {
-    ngx_uint_t            *pending;
-    ngx_idempotency_op_t  *op;
+    ngx_uint_t                   *pending;
+    ngx_idempotency_op_t         *op;
+    ngx_idempotency_redis_ctx_t  *ctx;
 
     op = rop->op;
 
@@ -535,7 +536,29 @@ ngx_idempotency_redis_op_abandon(ngx_idempotency_redis_op_t *rop)
             return;
         }
 
-    } else if (!rop->later && !op->detached) {
+        op->pending = 0;
+        ngx_idempotency_op_drop(op);
+        return;
+    }
+
+    if (ngx_idempotency_redis_op_settles(op)) {
+        ngx_idempotency_redis_handover_give(op, op->type);
+
+    } else if (op->type == NGX_IDEMPOTENCY_CLAIM
+               && (rop->cmd.sent || op->unsure))
+    {
+        /* its request dies with this worker, and nothing was sent */
+
+        ngx_idempotency_redis_handover_give(op, NGX_IDEMPOTENCY_RELEASE);
+    }
+
+    if (rop->later) {
+        ctx = op->store->data;
+
+        ctx->later.number--;
+        ngx_idempotency_ends(ctx->store->now->later);
+
+    } else if (!op->detached) {
         return;
     }
 

@@ -13,6 +13,7 @@
 #include <ngx_event.h>
 #include "ngx_idempotency_store.h"
 #include "ngx_idempotency_redis_conn.h"
+#include "ngx_idempotency_redis_left.h"
 #include "ngx_idempotency_redis_script.h"
 
 
@@ -29,6 +30,11 @@
     (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 72)
 #define NGX_IDEMPOTENCY_REDIS_ANSWER   (9 + NGX_IDEMPOTENCY_OWNER_LEN)
 
+/* flags of an operation that it has in the background, too */
+#define NGX_IDEMPOTENCY_REDIS_LATER_FLAGS                                     \
+    (NGX_IDEMPOTENCY_SEQUENCE|NGX_IDEMPOTENCY_SEQUENCE_STRICT                 \
+     |NGX_IDEMPOTENCY_TELL)
+
 
 typedef struct {
     ngx_str_t                      text;
@@ -40,7 +46,7 @@ typedef struct {
 
 /*
  * What waits for a connection: claims until their deadline, and what must
- * not get lost for as long as the worker lives.
+ * not get lost.
  */
 
 typedef struct {
@@ -54,6 +60,24 @@ typedef struct {
 } ngx_idempotency_redis_later_t;
 
 
+/*
+ * What exiting workers leave to others.  "leaving" is set once, when this
+ * worker notices that it is to exit.
+ */
+
+typedef struct {
+    ngx_shm_zone_t                *zone;
+    ngx_event_t                    timer;
+    ngx_connection_t               dummy;
+    ngx_msec_t                     since;      /* this worker is leaving */
+    ngx_uint_t                     given;      /* operations, when it exits */
+    ngx_uint_t                     lost;       /* the same, without room */
+    unsigned                       leaving:1;
+    unsigned                       took:1;     /* there may be more */
+    unsigned                       locked:1;   /* by a process that is dead */
+} ngx_idempotency_redis_handover_t;
+
+
 typedef struct {
     ngx_idempotency_redis_t        redis;
     ngx_idempotency_store_t       *store;
@@ -62,6 +86,8 @@ typedef struct {
     ngx_shm_zone_t                *cache;      /* NULL: none */
     ngx_idempotency_redis_text_t   scripts[NGX_IDEMPOTENCY_REDIS_SCRIPTS];
     ngx_idempotency_redis_later_t  later;
+    ngx_idempotency_redis_handover_t
+                                   handover;
     ngx_idempotency_redis_cmd_t    info;       /* asks what server it is */
     ngx_str_t                      refusal;    /* the last one logged */
     u_char                         refusal_name[32];
@@ -144,7 +170,10 @@ ngx_idempotency_refusal_e ngx_idempotency_redis_op_unreachable(
 ngx_idempotency_refusal_e ngx_idempotency_redis_op_refusal(
     ngx_idempotency_redis_refusal_e refusal);
 
-/* The worker exits: frees what is no request's. */
+/*
+ * The worker exits: what must land is left to others, and what is no
+ * request's is freed.
+ */
 void ngx_idempotency_redis_op_abandon(ngx_idempotency_redis_op_t *rop);
 
 /* Is it empty, or one that a list has set? */
@@ -189,6 +218,54 @@ void ngx_idempotency_redis_later_landed(ngx_idempotency_redis_op_t *rop);
 
 /* A connection is up. */
 void ngx_idempotency_redis_later_ready(ngx_idempotency_redis_ctx_t *ctx);
+
+/* Is there room for one more, with so many bytes of an answer? */
+ngx_uint_t ngx_idempotency_redis_later_has_room(
+    ngx_idempotency_redis_ctx_t *ctx, size_t answer);
+
+/*
+ * An operation that has all but its answer is made ready to be sent; "head" is
+ * the first part of the answer.  NULL when memory is short: it is freed.
+ */
+ngx_idempotency_redis_op_t *ngx_idempotency_redis_later_make(
+    ngx_idempotency_op_t *op, ngx_str_t *answer, size_t head);
+
+/* One that was made so is sent until it lands. */
+void ngx_idempotency_redis_later_adopt(ngx_idempotency_redis_op_t *rop);
+
+
+/* After the zone of safe: the shared memory of what exiting workers leave. */
+ngx_int_t ngx_idempotency_redis_handover_zone(ngx_conf_t *cf,
+    ngx_idempotency_redis_ctx_t *ctx);
+
+/*
+ * A worker begins, and takes what others leave; it exits, when all that it
+ * leaves was given.
+ */
+void ngx_idempotency_redis_handover_start(ngx_idempotency_redis_ctx_t *ctx);
+void ngx_idempotency_redis_handover_stop(ngx_idempotency_redis_ctx_t *ctx);
+
+/*
+ * This worker is to exit, and has waited long enough for what is in the
+ * background.
+ */
+ngx_uint_t ngx_idempotency_redis_handover_is_due(
+    ngx_idempotency_redis_ctx_t *ctx);
+
+/*
+ * The worker exits now: others are to send the operation, with the type given.
+ * Within bounds: an answer that there is no room for is left out, and without
+ * any room the operation is lost and counted.
+ */
+void ngx_idempotency_redis_handover_give(ngx_idempotency_op_t *op,
+    ngx_idempotency_op_e type);
+
+/* Takes what others have left, if there is something and Redis is up. */
+void ngx_idempotency_redis_handover_take(ngx_idempotency_redis_ctx_t *ctx);
+
+/* How many operations nobody has taken yet: see store.left. */
+ngx_uint_t ngx_idempotency_redis_handover_number(
+    ngx_idempotency_store_t *store);
 
 
 /* "cache=", whose value this is; and, after all parameters, its channel. */

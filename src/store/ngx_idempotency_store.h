@@ -59,6 +59,7 @@ typedef void (*ngx_idempotency_unlisten_pt)(
 
 typedef void (*ngx_idempotency_usage_pt)(ngx_idempotency_store_t *store,
     ngx_idempotency_usage_t *usage);
+typedef ngx_uint_t (*ngx_idempotency_left_pt)(ngx_idempotency_store_t *store);
 
 
 typedef enum {
@@ -301,6 +302,9 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_start_pt        start;        /* of a worker, or NULL */
     ngx_idempotency_stop_pt         stop;
     ngx_idempotency_usage_pt        usage;        /* or NULL: not known */
+
+    /* outcomes that exited workers have left and none has taken, or NULL */
+    ngx_idempotency_left_pt         left;
 
     /*
      * From now on ngx_idempotency_wait_wake() is called when the record of

@@ -172,7 +172,7 @@ class Campaign:
         c['retryable'] += sum(a.kind == 'answer' and a.status == 503
                               for a in self.load.attempts)
         c['up again'] += self.log.count('is up again')
-        c['told later'] += self.log.count('told again in the background')
+        c['told later'] += self.log.count('retrying in background')
         c['late completion refused'] += self.log.count(
             'was settled by somebody else')
         c['unknown at last'] += sum(
