@@ -22,7 +22,7 @@ from shm import finish, ok                                # noqa: E402
 SEED = os.environ.get('SEED', '1')
 
 # with libfaketime, or of many minutes, and those that only measure: not here
-NAMES = ['C6', 'C7', 'C0', 'C1', 'C2', 'C8', 'C9', 'C10', 'C13']
+NAMES = ['C6', 'C7', 'C0', 'C1', 'C2', 'C8', 'C9', 'C10', 'C13', 'C17']
 
 # its malloc() and that of a sanitizer exclude each other: see t/680-memory.py
 if 'ASAN_OPTIONS' in os.environ:
@@ -35,6 +35,7 @@ RARE = {
     'C0': ('response_not_kept', 'outcome_unknown', 'retryable'),
     'C1': ('key_reused',), 'C2': ('key_reused',),
     'C7': ('outcome_unknown', 'unknown at last'),
+    'C17': ('stayed', 'taken over'),
 }
 
 

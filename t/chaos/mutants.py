@@ -23,6 +23,7 @@ STEPS = 'src/store/ngx_idempotency_shm_steps.c'
 ACT = 'src/request/ngx_http_idempotency_act.c'
 POLICY = 'src/request/ngx_http_idempotency_policy.c'
 OP = 'src/store/ngx_idempotency_redis_op.c'
+LATER = 'src/store/ngx_idempotency_redis_later.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
 HANDLER = 'src/request/ngx_http_idempotency_handler.c'
 GATE = 'src/request/ngx_http_idempotency_upstream_gate.c'
@@ -126,6 +127,24 @@ MUTANTS = {
          'rop->cmd.wait = 0;'),
     ]),
 
+    'background-lost': ('an exiting worker forgets what it has to store', [
+        (LATER,
+         '    ev->cancelable = rop->later\n'
+         '                     && ngx_idempotency_redis_handover_is_due(ctx);',
+         '    ev->cancelable = rop->later;'),
+        (OP, '        ngx_idempotency_redis_handover_give(op, op->type);\n',
+         '        ;\n'),
+        (OP, '        ngx_idempotency_redis_handover_give(op, '
+         'NGX_IDEMPOTENCY_RELEASE);\n', '        ;\n'),
+    ]),
+
+    'handover-lost': ('an exiting worker leaves nothing to others', [
+        (OP, '        ngx_idempotency_redis_handover_give(op, op->type);\n',
+         '        ;\n'),
+        (OP, '        ngx_idempotency_redis_handover_give(op, '
+         'NGX_IDEMPOTENCY_RELEASE);\n', '        ;\n'),
+    ]),
+
     'wall-clock': ('leases go by the time of day', [
         (SHM, '    now = ngx_current_msec;\n',
          '    now = (uint64_t) ngx_time() * 1000 + ngx_cached_time->msec;\n'),
@@ -209,6 +228,8 @@ MUTANTS = {
 STORES = {
     'fail-open': ('redis',),
     'no-wait': ('redis',),
+    'background-lost': ('redis',),
+    'handover-lost': ('redis',),
     'wall-clock': ('shm',),
 }
 
