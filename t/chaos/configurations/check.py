@@ -134,10 +134,10 @@ def s1(op):
         mine = [e for e in counted if op.identity(e) == identity]
         binding = [e for e in mine if not op.released(e)]
         for e in mine:
-            # what nobody got an answer to may be unknown, and executed
-            # again by policy
+            # without an answer that is kept, and that somebody got, it may
+            # be unknown, and executed again by policy
             before = [b for b in binding if b.effect < e.effect
-                      and (b.effect in got
+                      and (b.effect in got and op.kept(b)
                            or not op.config.retries(e.path))]
             if before:
                 yield Violation('S1', 'executed again: %s, after %s'
