@@ -80,8 +80,8 @@ clang: $(BUILD)/clang/$(MODULE)
 # What building needs, and what "make test" needs besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
 TEST_PACKAGES := binutils chromium chromium-driver clang curl \
-                 faketime libtest-base-perl openssl perl procps prometheus \
-                 python3 redis-server spin $(shell cat examples/*/packages)
+                 libtest-base-perl openssl perl procps prometheus python3 \
+                 redis-server spin $(shell cat examples/*/packages)
 
 deps:
 	@t/install $(PACKAGES)
@@ -166,10 +166,12 @@ fuzz-short: $(BUILD)/fuzz/libnginx.a
 
 # CAMPAIGNS="C1 C7" runs some of them, CHAOS_N=1000 more injections than 300,
 # CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones.
+CHAOS_PACKAGES := faketime
+
 .PHONY: chaos
 
 chaos: all debug
-	@t/install $(TEST_PACKAGES)
+	@t/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) python3 -B t/chaos \
 	    $(if $(CAMPAIGNS),--campaigns="$(CAMPAIGNS)") \
 	    $(CHAOS_N:%=--n %) $(CHAOS_ATTEMPTS:%=--attempts %) \

@@ -3,7 +3,7 @@
     control = preload('failmalloc', 40, 'FAIL_MALLOC_FILE', '-ldl')
 
 Builds t/drive/NAME.c, before any nginx; the variable names the file of the
-bytes to it.
+bytes to it.  shim() only builds it: for a process with its own environment.
 """
 
 import atexit
@@ -17,7 +17,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.dirname(os.path.dirname(HERE)) + '/build'
 
 
-def preload(name, size, variable, *libraries):
+def shim(name, size, *libraries):
+    """paths of the library and of the file, and the shared bytes"""
     os.makedirs(BUILD, exist_ok=True)
     root = tempfile.mkdtemp(prefix=name + '-', dir=BUILD)
     atexit.register(shutil.rmtree, root, True)
@@ -30,8 +31,13 @@ def preload(name, size, variable, *libraries):
         f.write(bytes(size))
         f.flush()
         control = mmap.mmap(f.fileno(), size)
-    os.environ['LD_PRELOAD'] = root + '/shim.so'
-    os.environ[variable] = root + '/control'
+    return root + '/shim.so', root + '/control', control
+
+
+def preload(name, size, variable, *libraries):
+    library, path, control = shim(name, size, *libraries)
+    os.environ['LD_PRELOAD'] = library
+    os.environ[variable] = path
     # the shim stands before the sanitizer, and asks it
     os.environ['ASAN_OPTIONS'] = ','.join(
         filter(None, [os.environ.get('ASAN_OPTIONS'),

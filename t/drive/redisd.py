@@ -72,7 +72,7 @@ class Client:
 
 
 class Redis:
-    def __init__(self, *options, port=None, tls=()):
+    def __init__(self, *options, port=None, tls=(), clock=None):
         os.makedirs(TOP + '/build', exist_ok=True)
         self.dir = tempfile.mkdtemp(prefix='redis-', dir=TOP + '/build')
         self.port = port
@@ -86,6 +86,7 @@ class Redis:
             self.options += ('--port', '0', '--tls-port', str(self.port),
                              *tls)
         self.auth = ()
+        self.clock = clock        # its own one, see redis_clock.py
         self.process = None
         atexit.register(self.remove)
         self.start()
@@ -98,8 +99,10 @@ class Redis:
         self.process = subprocess.Popen(
             [SERVER, '--port', str(self.port), '--unixsocket',
              self.path, '--dir', self.data, '--save', '', '--daemonize', 'no',
-             *known(*self.options, *more)], stdout=self.log, stderr=self.log)
-        for _ in range(500):
+             *known(*self.options, *more)], stdout=self.log, stderr=self.log,
+            env=self.clock.env() if self.clock else None)
+        end = time.time() + 30
+        while time.time() < end and self.process.poll() is None:
             try:
                 Client(self.path).close()
                 return

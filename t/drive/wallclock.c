@@ -1,7 +1,7 @@
 
 /*
- * Before nginx's own gettimeofday(): adds the seconds in WALL_CLOCK_FILE.
- * See wallclock.py.
+ * Before the system's gettimeofday() and time(): adds the seconds in
+ * WALL_CLOCK_FILE.  For nginx see wallclock.py, for Redis redis_clock.py.
  */
 
 
@@ -43,4 +43,19 @@ gettimeofday(struct timeval *restrict tv, void *restrict tz)
     tv->tv_usec = ts.tv_nsec / 1000;
 
     return 0;
+}
+
+
+time_t
+time(time_t *t)
+{
+    struct timeval  tv;
+
+    gettimeofday(&tv, NULL);
+
+    if (t) {
+        *t = tv.tv_sec;
+    }
+
+    return tv.tv_sec;
 }
