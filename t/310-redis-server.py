@@ -207,6 +207,7 @@ def test_pasted():
     # these two are for those who have replicas
     server('CONFIG', 'SET', 'min-replicas-to-write', 0)
     server(*user.split())
+    kept(user.split())
     gw = gateway('redis://gateway:secret@127.0.0.1:%d' % server.port,
                  locations='''
     location = /admin {
@@ -223,6 +224,25 @@ def test_pasted():
     same((server('ACL', 'LOG'), gw.log().count(' refuses')), ([], 0),
          'pasted: nothing is refused')
     gw.stop()
+    server.remove()
+
+
+def kept(user):
+    """docs/redis.md: what a restart leaves of a user"""
+    server = Redis()
+    server(*user)
+    server.restart()
+    ok(b'gateway' not in server('ACL', 'USERS'), 'a user is lost at a restart')
+    server.remove()
+
+    path = up_dir + '/users.acl'
+    with open(path, 'w'):
+        pass
+    server = Redis('--aclfile', path)
+    server(*user)
+    server('ACL', 'SAVE')
+    server.restart()
+    ok(b'gateway' in server('ACL', 'USERS'), 'ACL SAVE keeps it')
     server.remove()
 
 
