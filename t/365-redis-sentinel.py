@@ -2,15 +2,18 @@
 """redis-sentinel://: the store is wherever the master is.
 
 First sentinels that lie: only a server that says itself that it is the master
-is written to, whoever named it, and the latest failover wins.  Then a real
-set, one master, two replicas and three sentinels, whose master is killed
-again and again under load.  With replicas=2 no key is executed twice; without
-it the loss is counted and printed.
+is written to, whoever named it, and the latest failover wins.  An older one,
+or the first that is heard of, is believed only if most sentinels of the target
+say so.  Those that are not in the target are found.  Then a real set, one
+master, two replicas and three sentinels, whose master is killed again and
+again under load.  With replicas=2 no key is executed twice; without it the
+loss is counted and printed.
 
     FAILOVERS=100   10 unless told
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -66,9 +69,10 @@ def test_lies(up):
     master = Redis()
     replica = Redis('--replicaof', '127.0.0.1 %d' % master.port)
     other = Redis()
-    one, two = Liar(replica), Liar(None)
+    one, two, three = Liar(replica), Liar(replica), Liar(None)
     gw = Gateway(up, locations=LOCATION, workers=1,
-                 http=store(url(one, two) + ' timeout=300ms amnesia=0'))
+                 http=store(url(one, two, three)
+                            + ' timeout=300ms amnesia=0'))
     gw.expected = [FORGOTTEN]
 
     refused(gw, '/pay/ok', 'replica', 'store_unavailable',
@@ -79,23 +83,25 @@ def test_lies(up):
          'a replica is named: nothing is written')
     ok(gw.until_log('knows no master "pay"'), 'who knows nothing is named')
 
-    one.server = master
+    one.server = two.server = master
+    one.epoch = two.epoch = 2
     ok(until(lambda: gw.post('/pay/ok', 'master').status == 201, 10, 0.1),
        'the master is named: it works')
     same(len(master('KEYS', RECORDS)), 1, 'the master is named: it is there')
 
     # an older word does not count while the master is there
-    one.epoch = 5
+    one.epoch = two.epoch = 5
     n = one.asked
     ok(until(lambda: one.asked > n + 1, 20), 'the sentinels are asked again')
-    two.epoch, two.server = 3, other
-    time.sleep(2.5)
+    three.epoch, three.server = 3, other
+    n = three.asked
+    ok(until(lambda: three.asked > n + 1, 20), 'and the other one')
     for i in range(5):
         gw.post('/pay/ok', 'older-%d' % i)
     same(other('KEYS', '*'), [], 'an older failover: not believed')
 
     # a newer one does, and nothing more goes to the old one
-    two.epoch = 9
+    three.epoch = 9
     ok(until(lambda: other('KEYS', '*') != [], 10, 0.1),
        'a newer failover: believed')
     n = len(master('KEYS', RECORDS))
@@ -103,6 +109,15 @@ def test_lies(up):
         gw.post('/pay/ok', 'newer-%d' % i)
     same((len(master('KEYS', RECORDS)), len(other('KEYS', RECORDS))),
          (n, 5), 'a newer failover: all goes there')
+
+    # most of them have not heard of it yet: that changes nothing
+    n = two.asked
+    ok(until(lambda: two.asked > n + 2, 20), 'the others are asked')
+    for i in range(5):
+        gw.post('/pay/ok', 'behind-%d' % i)
+    same((len(master('KEYS', RECORDS)), len(other('KEYS', RECORDS))),
+         (n and len(master('KEYS', RECORDS)), 10),
+         'a newer failover: the others are behind')
 
     # demoted while we are connected
     one.server, one.epoch = master, 20
@@ -118,7 +133,7 @@ def test_lies(up):
                  array('h' * 1000, 1), array('127.0.0.1', 70000)):
         def nonsense(args, said=said):
             return said if args[0] == b'SENTINEL' else b'+OK\r\n'
-        one.login = two.login = nonsense
+        one.login = two.login = three.login = nonsense
         time.sleep(0.15)
         gw.post('/pay/ok', 'nonsense')
     same(gw.post('/pay/ok', 'nonsense-after').status, 201,
@@ -126,6 +141,97 @@ def test_lies(up):
     gw.stop()
     for s in (master, replica, other):
         s.remove()
+
+
+def test_stale(up):
+    """One sentinel of three names an old master, and the others are away."""
+    master, other = Redis(), Redis()
+    one, two, three = Liar(master, 5), Liar(master, 5), Liar(master, 5)
+    config = store(url(one, two, three) + ' timeout=300ms amnesia=0')
+    gw = Gateway(up, locations=LOCATION, workers=2, http=config)
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: gw.post('/pay/ok', 'stale-0').status == 201, 10, 0.1),
+       'stale: works')
+
+    def nothing_goes_to_the_old_one(name):
+        n = three.asked
+        ok(until(lambda: three.asked > n + 4, 20), name + ': it is asked')
+        for i in range(10):
+            same(gw.post('/pay/ok', '%s-%d' % (name, i)).status, 503,
+                 name + ': refused')
+        same(other('KEYS', '*'), [], name + ': nothing is written')
+
+    three.server, three.epoch = other, 3
+    one.server = two.server = None
+    master.stop()
+    nothing_goes_to_the_old_one('stale')
+    ok(gw.until_log('with the epoch 3 after 5, and no majority'),
+       'stale: it is logged')
+    n = len(gw.workers())
+    gw.signal(signal.SIGHUP)
+    ok(until(lambda: 'exited with code 0' in gw.log(), 20) and n,
+       'stale: reloaded')
+    nothing_goes_to_the_old_one('reloaded')
+
+    master.start()
+    ok(until(lambda: gw.post('/pay/ok', 'back').status == 201, 10, 0.1),
+       'stale: the master is back, and used')
+    master.stop()
+    one.server, one.epoch = other, 3
+    ok(until(lambda: gw.post('/pay/ok', 'most').status == 201, 10, 0.1),
+       'stale: most of them say so: believed')
+    gw.stop()
+
+    # nothing is known yet
+    other('FLUSHALL')
+    master.start()
+    one.server = None
+    gw = Gateway(up, locations=LOCATION, workers=2, http=config)
+    gw.expected = [FORGOTTEN]
+    nothing_goes_to_the_old_one('first')
+    ok('with the epoch 3 after -1' in gw.log(), 'first: it is logged')
+    one.server = two.server = master
+    one.epoch = two.epoch = 1
+    ok(until(lambda: gw.post('/pay/ok', 'first').status == 201, 10, 0.1),
+       'first: the word of two of three')
+    gw.stop()
+
+    # a target of one
+    gw = Gateway(up, locations=LOCATION, workers=1, http=store(
+        url(one) + ' timeout=300ms amnesia=0'))
+    ok(until(lambda: gw.post('/pay/ok', 'only').status == 201, 10, 0.1),
+       'one: it is enough where it is the only one')
+    gw.stop()
+    for s in (master, other):
+        s.remove()
+
+
+def test_discovered(up):
+    """The target has one sentinel of three, and that one dies."""
+    set_ = Sentinels(replicas=2, sentinels=3)
+    first = set_.sentinels[0]
+    target = '%s://127.0.0.1:%d/%s' % ('redis-sentinel', first.port,
+                                       set_.NAME)
+    gw = Gateway(up, locations=LOCATION, workers=1,
+                 http=store(target + ' amnesia=0'))
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: gw.post('/pay/ok', 'found').status == 201, 10, 0.1),
+       'discovered: one of three in the target is enough')
+    found = 'that is not in its target'
+    ok(until(lambda: gw.log().count(found) == 2, 20),
+       'discovered: the two others are known')
+    gw.signal(signal.SIGHUP)
+    ok(until(lambda: gw.log().count(found) == 4, 20),
+       'discovered: after a reload as well')
+    first.stop()
+    old, switched = set_.crash()
+    ok(switched, 'discovered: there is a new master')
+    ok(until(lambda: gw.post('/pay/ok', 'moved-on').status == 201, 20, 0.1),
+       'discovered: the new master is found by the others')
+    # none was taken for another one
+    same(gw.log().count(found), 4, 'discovered: each once')
+    gw.stop()
+    set_.stop()
 
 
 def test_passwords(up):
@@ -194,9 +300,10 @@ def test_failovers(up):
 
 def main():
     up = Ledger()
-    test_lies(up)
-    test_passwords(up)
-    test_failovers(up)
+    for test in sys.argv[1:] or ('test_lies', 'test_stale',
+                                 'test_discovered', 'test_passwords',
+                                 'test_failovers'):
+        globals()[test](up)
     finish()
 
 

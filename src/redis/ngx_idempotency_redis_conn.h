@@ -164,6 +164,15 @@ typedef struct {
     ngx_atomic_t                        losses;      /* so far */
     ngx_atomic_t                        until;       /* no new claims; 0: that
                                                         is over */
+
+    /* the master that sentinels have named, see quorum */
+
+    ngx_atomic_t                        followed;    /* changes; 0: none yet */
+    int64_t                             epoch;
+    u_char                              master[256];
+    size_t                              master_len;
+    in_port_t                           master_port;
+
     ngx_idempotency_redis_tally_t       tallies
                                             [NGX_IDEMPOTENCY_REDIS_TALLIES];
 } ngx_idempotency_redis_shared_t;

@@ -3,50 +3,18 @@
  * A master that sentinels watch: who it is, and when that changes.
  *
  * All sentinels are asked, by a poll and whenever something looks wrong, and
- * all are listened to.  What they say is a hint: a server counts as the
- * master when it says so itself, see login.
+ * all are listened to.  What they say is a hint, see quorum: a server counts
+ * as the master when it says so itself, see login.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_sentinel.h"
 #include "ngx_idempotency_redis_route.h"
 
 
 /* milliseconds between two rounds: with a master, and without */
 #define NGX_IDEMPOTENCY_REDIS_POLL  2000
 #define NGX_IDEMPOTENCY_REDIS_SEEK  100
-
-
-typedef struct {
-    ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *asked;
-    ngx_idempotency_redis_node_t  *heard;
-    ngx_idempotency_redis_cmd_t    where;
-    ngx_idempotency_redis_cmd_t    when;
-
-    /* its answer of this round */
-
-    u_char                         text[256];
-    ngx_str_t                      host;        /* empty: none */
-    in_port_t                      port;
-    int64_t                        epoch;
-} ngx_idempotency_redis_sentinel_t;
-
-
-typedef struct {
-    ngx_idempotency_redis_node_t      *master;
-    int64_t                            epoch;   /* of the one who named it */
-    ngx_idempotency_redis_sentinel_t  *sentinels;
-    ngx_uint_t                         n;
-    ngx_uint_t                         pending; /* commands of this round */
-    ngx_event_t                        timer;
-    ngx_str_t                          where[3];
-    ngx_str_t                          when[3];
-    ngx_msec_t                         began;
-    unsigned                           hopeless:1;
-    unsigned                           again:1; /* one more round */
-    unsigned                           said:1;
-} ngx_idempotency_redis_watch_t;
 
 
 static ngx_int_t ngx_idempotency_redis_sentinel_start(
@@ -77,6 +45,10 @@ static void ngx_idempotency_redis_sentinel_over(
     ngx_idempotency_redis_t *redis);
 static void ngx_idempotency_redis_sentinel_adopt(
     ngx_idempotency_redis_sentinel_t *sentinel);
+static void ngx_idempotency_redis_sentinel_follow(
+    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_sentinel_master(
+    ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);
 
 
 ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel = {
@@ -106,7 +78,7 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
     place = redis->places.elts;
 
     watch = ngx_calloc(sizeof(ngx_idempotency_redis_watch_t)
-                       + redis->places.nelts
+                       + (redis->places.nelts + NGX_IDEMPOTENCY_REDIS_FOUND)
                          * sizeof(ngx_idempotency_redis_sentinel_t),
                        ngx_cycle->log);
     if (watch == NULL) {
@@ -117,7 +89,8 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
 
     watch->sentinels = (ngx_idempotency_redis_sentinel_t *) (watch + 1);
     watch->n = redis->places.nelts;
-    watch->epoch = -1;
+    watch->most = watch->n + NGX_IDEMPOTENCY_REDIS_FOUND;
+    watch->searched = ngx_current_msec;
 
     ngx_str_set(&watch->where[0], "SENTINEL");
     ngx_str_set(&watch->where[1], "GET-MASTER-ADDR-BY-NAME");
@@ -126,6 +99,13 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
     ngx_str_set(&watch->when[0], "SENTINEL");
     ngx_str_set(&watch->when[1], "MASTER");
     watch->when[2] = redis->master;
+
+    ngx_str_set(&watch->who[0], "SENTINEL");
+    ngx_str_set(&watch->who[1], "MYID");
+
+    ngx_str_set(&watch->others[0], "SENTINEL");
+    ngx_str_set(&watch->others[1], "SENTINELS");
+    watch->others[2] = redis->master;
 
     ev = &watch->timer;
 
@@ -138,6 +118,7 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
         sentinel = &watch->sentinels[i];
 
         sentinel->redis = redis;
+        sentinel->configured = 1;
         sentinel->asked = ngx_idempotency_redis_node_create(redis, &place[i],
                                                 NGX_IDEMPOTENCY_REDIS_ASKED);
         sentinel->heard = ngx_idempotency_redis_node_create(redis, &place[i],
@@ -153,6 +134,7 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
         ngx_idempotency_redis_node_dial(watch->sentinels[i].heard);
     }
 
+    ngx_idempotency_redis_sentinel_follow(redis);
     ngx_idempotency_redis_sentinel_round(redis);
 
     return NGX_OK;
@@ -183,13 +165,25 @@ static ngx_idempotency_redis_node_t *
 ngx_idempotency_redis_sentinel_pick(ngx_idempotency_redis_t *redis,
     ngx_str_t *key, ngx_uint_t *hope)
 {
-    ngx_idempotency_redis_watch_t  *watch;
+    ngx_idempotency_redis_watch_t   *watch;
+    ngx_idempotency_redis_shared_t  *shared;
 
     (void) key;
 
     watch = redis->map;
+    shared = redis->zone->data;
 
     *hope = !watch->hopeless;
+
+    if (watch->followed != shared->followed) {
+
+        /* another worker knows better; we may be within send */
+
+        ngx_add_timer(&watch->timer, 1);
+
+        *hope = 1;
+        return NULL;
+    }
 
     if (watch->master && ngx_idempotency_redis_node_is_moving(watch->master)) {
         *hope = 1;
@@ -272,6 +266,7 @@ ngx_idempotency_redis_sentinel_heard(ngx_idempotency_redis_t *redis,
 static void
 ngx_idempotency_redis_sentinel_ready(ngx_idempotency_redis_node_t *node)
 {
+    ngx_uint_t                      i;
     ngx_idempotency_redis_t        *redis;
     ngx_idempotency_redis_watch_t  *watch;
 
@@ -284,12 +279,19 @@ ngx_idempotency_redis_sentinel_ready(ngx_idempotency_redis_node_t *node)
         return;
     }
 
-    if (node->kind != NGX_IDEMPOTENCY_REDIS_SERVER) {
-
-        /* it may have said something while nobody listened */
-
-        ngx_idempotency_redis_sentinel_soon(redis);
+    if (node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
+        return;
     }
+
+    for (i = 0; i < watch->most; i++) {
+        if (watch->sentinels[i].asked == node) {
+            ngx_idempotency_redis_witness_ready(&watch->sentinels[i]);
+        }
+    }
+
+    /* it may have said something while nobody listened */
+
+    ngx_idempotency_redis_sentinel_soon(redis);
 }
 
 
@@ -340,13 +342,18 @@ ngx_idempotency_redis_sentinel_timer(ngx_event_t *ev)
     redis = dummy->data;
     watch = redis->map;
 
+    ngx_idempotency_redis_sentinel_follow(redis);
+
     if (watch->pending == 0) {
         ngx_idempotency_redis_sentinel_round(redis);
     }
 }
 
 
-/* asks all of them: where the master is, and since which failover */
+/*
+ * Asks all of them: since which failover the master is where it is, and then
+ * where.  If there is one in between, the answer looks older than it is.
+ */
 
 static void
 ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
@@ -360,24 +367,17 @@ ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
     watch->began = ngx_current_msec;
     watch->again = 0;
 
-    for (i = 0; i < watch->n; i++) {
+    ngx_idempotency_redis_witness_search(redis);
+
+    for (i = 0; i < watch->most; i++) {
         sentinel = &watch->sentinels[i];
 
-        sentinel->host.len = 0;
-
-        sentinel->where.args = watch->where;
-        sentinel->where.nargs = 3;
-        sentinel->where.handler = ngx_idempotency_redis_sentinel_where;
-        sentinel->where.data = sentinel;
-
-        if (ngx_idempotency_redis_node_send(sentinel->asked,
-                                            &sentinel->where)
-            != NGX_AGAIN)
-        {
+        if (sentinel->asked == NULL) {
             continue;
         }
 
-        watch->pending++;
+        sentinel->host.len = 0;
+        sentinel->epoch = 0;
 
         sentinel->when.args = watch->when;
         sentinel->when.nargs = 3;
@@ -386,6 +386,20 @@ ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
 
         if (ngx_idempotency_redis_node_send(sentinel->asked,
                                             &sentinel->when)
+            != NGX_AGAIN)
+        {
+            continue;
+        }
+
+        watch->pending++;
+
+        sentinel->where.args = watch->where;
+        sentinel->where.nargs = 3;
+        sentinel->where.handler = ngx_idempotency_redis_sentinel_where;
+        sentinel->where.data = sentinel;
+
+        if (ngx_idempotency_redis_node_send(sentinel->asked,
+                                            &sentinel->where)
             == NGX_AGAIN)
         {
             watch->pending++;
@@ -399,43 +413,17 @@ ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
 
 
 static void
-ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
+ngx_idempotency_redis_sentinel_when(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_int_t                          port;
-    ngx_str_t                          host, text;
     ngx_idempotency_redis_watch_t     *watch;
     ngx_idempotency_redis_sentinel_t  *sentinel;
 
     sentinel = cmd->data;
     watch = sentinel->redis->map;
 
-    if (reply && ngx_idempotency_redis_reply_elements(reply) == 2) {
-
-        ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, 0), &host);
-        ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, 1), &text);
-
-        port = ngx_atoi(text.data, text.len);
-
-        if (host.len && host.len < sizeof(sentinel->text)
-            && port > 0 && port < 65536)
-        {
-            ngx_memcpy(sentinel->text, host.data, host.len);
-
-            sentinel->host.data = sentinel->text;
-            sentinel->host.len = host.len;
-            sentinel->port = (in_port_t) port;
-        }
-
-    } else if (reply && !watch->said) {
-        watch->said = 1;
-
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "idempotency store \"%V\": the sentinel \"%V\" knows no "
-                      "master \"%V\"", &sentinel->redis->name,
-                      &sentinel->asked->name, &sentinel->redis->master);
+    if (reply) {
+        ngx_idempotency_redis_quorum_when(sentinel, reply);
     }
 
     if (--watch->pending == 0) {
@@ -444,41 +432,32 @@ ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
 }
 
 
-/* names and values by turns */
-
 static void
-ngx_idempotency_redis_sentinel_when(ngx_idempotency_redis_cmd_t *cmd,
+ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_str_t                          name, value;
-    ngx_uint_t                         i, n;
     ngx_idempotency_redis_watch_t     *watch;
     ngx_idempotency_redis_sentinel_t  *sentinel;
 
     sentinel = cmd->data;
     watch = sentinel->redis->map;
 
-    sentinel->epoch = 0;
-    n = reply ? ngx_idempotency_redis_reply_elements(reply) : 0;
+    if (reply
+        && ngx_idempotency_redis_quorum_where(sentinel, reply) != NGX_OK
+        && sentinel->configured && !watch->said)
+    {
+        watch->said = 1;
 
-    for (i = 0; i + 1 < n; i += 2) {
-        ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, i), &name);
-
-        if (name.len == sizeof("config-epoch") - 1
-            && ngx_strncmp(name.data, "config-epoch", name.len) == 0)
-        {
-            ngx_idempotency_redis_reply_string(
-                 ngx_idempotency_redis_reply_element(reply, i + 1), &value);
-
-            sentinel->epoch = ngx_max(ngx_atoi(value.data, value.len), 0);
-        }
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": the sentinel \"%V\" knows no "
+                      "master \"%V\"", &sentinel->redis->name,
+                      &sentinel->asked->name, &sentinel->redis->master);
     }
 
-    /* news need not wait for the others */
+    /* news, or the last one of a majority, need not wait for the others */
 
     if (sentinel->host.len
-        && (watch->master == NULL || sentinel->epoch > watch->epoch))
+        && ngx_idempotency_redis_quorum_believes(sentinel, 0))
     {
         ngx_idempotency_redis_sentinel_adopt(sentinel);
     }
@@ -489,38 +468,34 @@ ngx_idempotency_redis_sentinel_when(ngx_idempotency_redis_cmd_t *cmd,
 }
 
 
-/*
- * An answer that is older than the one we follow counts only if all of them
- * are, and the master is not there: the sentinels may have been set up anew.
- */
-
 static void
 ngx_idempotency_redis_sentinel_over(ngx_idempotency_redis_t *redis)
 {
-    ngx_uint_t                         i, up;
+    ngx_uint_t                         i, up, believed;
     ngx_idempotency_redis_watch_t     *watch;
-    ngx_idempotency_redis_sentinel_t  *sentinel, *best;
+    ngx_idempotency_redis_sentinel_t  *sentinel;
 
     watch = redis->map;
-    best = NULL;
+    believed = 0;
 
-    for (i = 0; i < watch->n; i++) {
+    for (i = 0; i < watch->most; i++) {
         sentinel = &watch->sentinels[i];
 
-        if (sentinel->host.len
-            && (best == NULL || sentinel->epoch > best->epoch))
+        if (sentinel->asked && sentinel->host.len
+            && ngx_idempotency_redis_quorum_believes(sentinel, 1))
         {
-            best = sentinel;
+            ngx_idempotency_redis_sentinel_adopt(sentinel);
+            believed = 1;
         }
     }
 
-    watch->hopeless = (best == NULL);
-
     up = watch->master && ngx_idempotency_redis_node_is_up(watch->master);
 
-    if (best && (!up || best->epoch >= watch->epoch)) {
-        ngx_idempotency_redis_sentinel_adopt(best);
+    if (!believed && !up) {
+        ngx_idempotency_redis_quorum_doubt(redis);
     }
+
+    watch->hopeless = (watch->master == NULL);
 
     ngx_add_timer(&watch->timer,
                   watch->again ? 1
@@ -533,31 +508,60 @@ static void
 ngx_idempotency_redis_sentinel_adopt(ngx_idempotency_redis_sentinel_t *sentinel)
 {
     ngx_idempotency_redis_t        *redis;
-    ngx_idempotency_redis_node_t   *node;
     ngx_idempotency_redis_watch_t  *watch;
 
     redis = sentinel->redis;
     watch = redis->map;
 
-    watch->hopeless = 0;
     watch->said = 0;
 
-    if (watch->master
-        && ngx_idempotency_redis_node_is_at(watch->master, &sentinel->host,
-                                            sentinel->port))
+    ngx_idempotency_redis_quorum_follow(redis, &sentinel->host,
+                                        sentinel->port, sentinel->epoch);
+
+    ngx_idempotency_redis_sentinel_master(redis, &sentinel->host,
+                                          sentinel->port);
+}
+
+
+/* what another worker has found, or this nginx before a reload */
+
+static void
+ngx_idempotency_redis_sentinel_follow(ngx_idempotency_redis_t *redis)
+{
+    u_char     text[256];
+    in_port_t  port;
+    ngx_str_t  host;
+
+    if (ngx_idempotency_redis_quorum_followed(redis, text, &host, &port)
+        == NGX_OK)
     {
-        watch->epoch = sentinel->epoch;
+        ngx_idempotency_redis_sentinel_master(redis, &host, port);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_master(ngx_idempotency_redis_t *redis,
+    ngx_str_t *host, in_port_t port)
+{
+    ngx_idempotency_redis_node_t   *node;
+    ngx_idempotency_redis_watch_t  *watch;
+
+    watch = redis->map;
+
+    watch->hopeless = 0;
+
+    if (watch->master
+        && ngx_idempotency_redis_node_is_at(watch->master, host, port))
+    {
         return;
     }
 
-    node = ngx_idempotency_redis_node_told(redis, &sentinel->host,
-                                           sentinel->port, NULL,
+    node = ngx_idempotency_redis_node_told(redis, host, port, NULL,
                                            NGX_IDEMPOTENCY_REDIS_SERVER);
     if (node == NULL) {
         return;
     }
-
-    watch->epoch = sentinel->epoch;
 
     if (watch->master) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
