@@ -82,7 +82,7 @@ def warm():
     gw.post('/reset', 'warm2')
     gw.post('/short/slow/500', 'warm2')
     same(sorted(set(proxy.names.values())),
-         ['claim', 'complete', 'release', 'renew', 'unknown'],
+         ['claim', 'complete', 'lease', 'release', 'renew', 'unknown'],
          'the proxy knows what it sees')
 
 

@@ -188,8 +188,9 @@ def test_login(up):
     same({c.read().status for c in calls}, {201}, 'login: all are answered')
     said = list(node.said.values())
     same(said[1], [b'PING'], 'login: not by the one that was late')
-    same([words for words in said if b'INCR' not in words[:2]
-          and any(word.startswith(b'EVAL') for word in words)], [],
+    same([words for words in said
+          if b'EVALSHA' in words
+          and b'INCR' not in words[:words.index(b'EVALSHA')]], [],
          'login: each begins with the counter')
     gw.stop()
 

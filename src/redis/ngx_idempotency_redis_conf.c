@@ -30,6 +30,8 @@ static char *ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
 static char *ngx_idempotency_redis_conf_amnesia(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
+static char *ngx_idempotency_redis_conf_eviction(ngx_conf_t *cf,
+    ngx_str_t *value, void *field);
 static char *ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 #if (NGX_SSL)
@@ -75,6 +77,11 @@ static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
       ngx_idempotency_redis_conf_amnesia,
       offsetof(ngx_idempotency_redis_t, amnesia),
       "a time, as in \"30s\"" },
+
+    { ngx_string("eviction="),
+      ngx_idempotency_redis_conf_eviction,
+      offsetof(ngx_idempotency_redis_t, evictable),
+      "\"refuse\" or \"allow\"" },
 
     { ngx_string("sentinel_user="),
       ngx_idempotency_redis_conf_str,
@@ -142,7 +149,7 @@ ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
                            "\"idempotency_store\" \"%V\", a Redis store takes "
                            "prefix=, connect_timeout=, timeout=, "
                            "connections=, password_file=, replicas=, "
-                           "amnesia=, cache=, sentinel_user=, "
+                           "amnesia=, eviction=, cache=, sentinel_user=, "
                            "sentinel_password_file="
 #if (NGX_SSL)
                            ", ssl_trusted_certificate=, ssl_certificate=, "
@@ -294,6 +301,32 @@ ngx_idempotency_redis_conf_amnesia(ngx_conf_t *cf, ngx_str_t *value,
 
 
 static char *
+ngx_idempotency_redis_conf_eviction(ngx_conf_t *cf, ngx_str_t *value,
+    void *field)
+{
+    ngx_uint_t  *evictable = field;
+
+    (void) cf;
+
+    if (*evictable != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    if (value->len == 6 && ngx_strncmp(value->data, "refuse", 6) == 0) {
+        *evictable = 0;
+
+    } else if (value->len == 5 && ngx_strncmp(value->data, "allow", 5) == 0) {
+        *evictable = 1;
+
+    } else {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
 ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value, void *field)
 {
     ngx_str_t  *s = field;
@@ -360,6 +393,10 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
 
     if (redis->connections == 0) {
         redis->connections = 1;
+    }
+
+    if (redis->evictable == NGX_CONF_UNSET_UINT) {
+        redis->evictable = 0;
     }
 
     if (redis->replicas_wait == 0) {

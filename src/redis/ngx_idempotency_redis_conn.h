@@ -14,19 +14,22 @@
 #include <ngx_event.h>
 #include <ngx_event_connect.h>
 #include "ngx_idempotency_redis_counts.h"
+#include "ngx_idempotency_redis_info.h"
 #include "ngx_idempotency_redis_proto.h"
 #include "ngx_idempotency_redis_refusal.h"
 
 
-/* counters: a cluster has fewer masters */
-#define NGX_IDEMPOTENCY_REDIS_TALLIES  1024
+/* a cluster has fewer masters */
+#define NGX_IDEMPOTENCY_REDIS_SHARDS  1024
 
 
 typedef struct ngx_idempotency_redis_s           ngx_idempotency_redis_t;
 typedef struct ngx_idempotency_redis_node_s      ngx_idempotency_redis_node_t;
 typedef struct ngx_idempotency_redis_conn_s      ngx_idempotency_redis_conn_t;
 typedef struct ngx_idempotency_redis_cmd_s       ngx_idempotency_redis_cmd_t;
-typedef struct ngx_idempotency_redis_memory_s    ngx_idempotency_redis_memory_t;
+typedef struct ngx_idempotency_redis_shard_s     ngx_idempotency_redis_shard_t;
+typedef struct ngx_idempotency_redis_detector_s
+    ngx_idempotency_redis_detector_t;
 typedef struct ngx_idempotency_redis_hear_s      ngx_idempotency_redis_hear_t;
 typedef struct ngx_idempotency_redis_sub_s       ngx_idempotency_redis_sub_t;
 typedef struct ngx_idempotency_redis_topology_s
@@ -38,7 +41,8 @@ typedef void (*ngx_idempotency_redis_abandon_pt)(
     ngx_idempotency_redis_cmd_t *cmd);
 typedef void (*ngx_idempotency_redis_ready_pt)(ngx_idempotency_redis_t *redis);
 typedef void (*ngx_idempotency_redis_forgot_pt)(
-    ngx_idempotency_redis_t *redis, const char *how);
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_shard_t *shard,
+    const char *how);
 typedef void (*ngx_idempotency_redis_sub_pt)(ngx_idempotency_redis_sub_t *sub);
 
 
@@ -86,6 +90,8 @@ struct ngx_idempotency_redis_cmd_s {
     void                               *data;
     ngx_idempotency_redis_error_e       error;
     ngx_idempotency_redis_refusal_e     refusal; /* the error it got last */
+    ngx_idempotency_redis_shard_t      *shard;   /* that replied, or NULL */
+    ngx_msec_t                          pushed;  /* when it was */
     uint64_t                            end;     /* in the bytes to send */
     ngx_uint_t                          moves;   /* from server to server */
     ngx_idempotency_redis_reply_t      *reply;   /* until replicas have it */
@@ -142,15 +148,39 @@ typedef struct {
 
 typedef struct {
     uint64_t                            seen;        /* was acknowledged */
-    ngx_uint_t                          losses;      /* so far */
+    ngx_uint_t                          losses;      /* so far; each gives the
+                                                        counter a new name */
 } ngx_idempotency_redis_known_t;
 
 
-typedef struct {
+/*
+ * What all workers know of the keys that one master has: of the only one, of
+ * the one that sentinels name, or of one in a cluster.  The server may change,
+ * the shard stays.
+ */
+
+struct ngx_idempotency_redis_shard_s {
     ngx_uint_t                          number;      /* of its name, plus 1 */
-    ngx_msec_t                          told;        /* when it was seen */
+
     ngx_idempotency_redis_known_t       known;
-} ngx_idempotency_redis_tally_t;
+    ngx_msec_t                          told;        /* when it was seen */
+    ngx_msec_t                          ticked;      /* when it was advanced */
+    ngx_atomic_t                        used;        /* written to since */
+
+    ngx_idempotency_redis_identity_t    server;      /* of the last login */
+    ngx_uint_t                          identified;  /* it is set */
+
+    int64_t                             clock;       /* the server's time less
+                                                        ours, milliseconds */
+    ngx_atomic_t                        timed;       /* it is set */
+
+    ngx_msec_t                          watched;     /* when INFO was asked */
+    uint64_t                            evicted;     /* keys, by that server */
+    ngx_atomic_t                        evicts;      /* it may */
+
+    ngx_atomic_t                        until;       /* no new claims; 0: that
+                                                        is over */
+};
 
 
 /*
@@ -162,8 +192,10 @@ typedef struct {
     u_char                              id[8];       /* of its counters */
     ngx_uint_t                          named;       /* it has one */
     ngx_atomic_t                        losses;      /* so far */
-    ngx_atomic_t                        until;       /* no new claims; 0: that
-                                                        is over */
+    ngx_atomic_t                        lease;       /* the longest that any
+                                                        gateway uses there */
+    ngx_msec_t                          lease_asked;
+    ngx_atomic_t                        said;        /* once for all workers */
 
     /* the master that sentinels have named, see quorum */
 
@@ -173,8 +205,7 @@ typedef struct {
     size_t                              master_len;
     in_port_t                           master_port;
 
-    ngx_idempotency_redis_tally_t       tallies
-                                            [NGX_IDEMPOTENCY_REDIS_TALLIES];
+    ngx_idempotency_redis_shard_t       shards[NGX_IDEMPOTENCY_REDIS_SHARDS];
 } ngx_idempotency_redis_shared_t;
 
 
@@ -203,7 +234,10 @@ struct ngx_idempotency_redis_s {
 
     ngx_uint_t                          replicas;    /* to acknowledge */
     ngx_msec_t                          replicas_wait;
-    ngx_msec_t                          amnesia;     /* no new claims for */
+    ngx_msec_t                          amnesia;     /* no new claims for; or
+                                                        unset: see lease */
+    ngx_msec_t                          lease;       /* the longest of ours */
+    ngx_uint_t                          evictable;   /* keys may be evicted */
     ngx_shm_zone_t                     *zone;        /* has what is shared */
 
     ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
@@ -229,6 +263,10 @@ struct ngx_idempotency_redis_s {
 
     ngx_idempotency_redis_forgot_pt     forgot;
 
+    /* the same, seen by any worker: whoever runs should say so at once */
+
+    ngx_idempotency_redis_ready_pt      renew;
+
     /* a channel of all servers, empty: none; somebody has used it */
 
     ngx_str_t                           news;
@@ -239,7 +277,7 @@ struct ngx_idempotency_redis_s {
 
     ngx_idempotency_redis_counts_t     *counts;      /* set before start */
     ngx_idempotency_redis_now_t        *now;
-    ngx_idempotency_redis_memory_t     *memory;
+    ngx_idempotency_redis_detector_t   *detector;
     ngx_idempotency_redis_hear_t       *hear;
 
     ngx_queue_t                         nodes;
@@ -308,6 +346,22 @@ void ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis);
 
 /* Is a connection up? */
 ngx_uint_t ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis);
+
+/* Where the key is now; NULL: not known. */
+ngx_idempotency_redis_shard_t *ngx_idempotency_redis_shard(
+    ngx_idempotency_redis_t *redis, ngx_str_t *key);
+
+/* Nothing new may be claimed there until then, or later. */
+void ngx_idempotency_redis_shard_refuse(ngx_idempotency_redis_shard_t *shard,
+    ngx_msec_t until);
+
+/*
+ * The server has told its time, in milliseconds, between "sent" and now.  A
+ * clock that has jumped is logged; one that went forward has ended leases and
+ * ttl early, which is a loss.
+ */
+void ngx_idempotency_redis_clock(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_shard_t *shard, int64_t time, ngx_msec_t sent);
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_CONN_H_INCLUDED_ */

@@ -36,6 +36,7 @@ typedef struct {
 typedef struct {
     ngx_atomic_t                    reconnects;
     ngx_atomic_t                    failures;    /* rounds that led nowhere */
+    ngx_atomic_t                    clock_steps; /* of servers, noticed */
 } ngx_idempotency_redis_counts_t;
 
 

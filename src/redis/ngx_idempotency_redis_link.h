@@ -14,6 +14,9 @@
 /* bytes of one read */
 #define NGX_IDEMPOTENCY_REDIS_CHUNK          16384
 
+/* milliseconds that a counter stays if nobody advances it: a day */
+#define NGX_IDEMPOTENCY_REDIS_STAY           "86400000"
+
 /* commands of a login */
 #define NGX_IDEMPOTENCY_REDIS_STEPS          8
 
@@ -78,14 +81,31 @@ typedef struct {
 } ngx_idempotency_redis_address_t;
 
 
-/* see memory */
+/* of a login, in the order in which they are sent */
+
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_STEP_AUTH = 0,
+    NGX_IDEMPOTENCY_REDIS_STEP_SELECT,
+    NGX_IDEMPOTENCY_REDIS_STEP_ROLE,
+    NGX_IDEMPOTENCY_REDIS_STEP_PING,
+    NGX_IDEMPOTENCY_REDIS_STEP_INFO,
+    NGX_IDEMPOTENCY_REDIS_STEP_TIME,
+    NGX_IDEMPOTENCY_REDIS_STEP_INCR,
+    NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE,
+    NGX_IDEMPOTENCY_REDIS_STEP_SUBSCRIBE
+} ngx_idempotency_redis_step_e;
+
+
+/* see loss */
 
 typedef struct {
     ngx_queue_t                         queue;
     ngx_idempotency_redis_t            *redis;
     ngx_uint_t                          n;           /* of its name */
     ngx_str_t                           name;
-    ngx_idempotency_redis_tally_t      *tally;
+    ngx_uint_t                          generation;  /* of its name */
+    ngx_uint_t                          losses;      /* that were acted on */
+    ngx_idempotency_redis_shard_t      *shard;
 
     ngx_idempotency_redis_cmd_t         tick;
     ngx_str_t                           args[2];
@@ -93,17 +113,26 @@ typedef struct {
 
     ngx_idempotency_redis_cmd_t         keep;
     ngx_str_t                           keep_args[3];
-    ngx_uint_t                          ticks;
+
+    ngx_idempotency_redis_cmd_t         watch;
 
     unsigned                            ticking:1;
     unsigned                            keeping:1;
+    unsigned                            watching:1;
 } ngx_idempotency_redis_counter_t;
 
 
-struct ngx_idempotency_redis_memory_s {
+struct ngx_idempotency_redis_detector_s {
     ngx_queue_t                         counters;
     ngx_event_t                         timer;
-    unsigned                            warned:1;
+
+    ngx_idempotency_redis_cmd_t         lease;
+    ngx_str_t                           lease_args[6];
+    u_char                              lease_text[NGX_INT_T_LEN];
+    ngx_str_t                           lease_key;
+    ngx_uint_t                          leases;      /* times asked */
+
+    unsigned                            leasing:1;
     unsigned                            full:1;      /* that was said */
 };
 
@@ -156,6 +185,8 @@ struct ngx_idempotency_redis_node_s {
     ngx_uint_t                          said;        /* what the log knows */
 
     ngx_idempotency_redis_counter_t    *counter;     /* NULL: none */
+    ngx_idempotency_redis_hint_e        hint;        /* for the next login */
+    ngx_uint_t                          info_closed; /* times, by INFO */
 
     /* in a cluster */
 
@@ -164,6 +195,7 @@ struct ngx_idempotency_redis_node_s {
                                             [NGX_IDEMPOTENCY_REDIS_ID];
     ngx_uint_t                          nreplicas;
     ngx_msec_t                          used;
+    ngx_msec_t                          refuses_until;  /* with its slots */
 
     /* see hear */
 
@@ -264,7 +296,9 @@ struct ngx_idempotency_redis_conn_s {
     ngx_idempotency_redis_bytes_t       hello;
     ngx_idempotency_redis_counter_t    *counter;
     ngx_idempotency_redis_known_t       before;      /* what it had */
-    u_char                             *steps[NGX_IDEMPOTENCY_REDIS_STEPS];
+    ngx_idempotency_redis_info_t        info;        /* of this login */
+    ngx_msec_t                          hello_at;
+    ngx_idempotency_redis_step_e        steps[NGX_IDEMPOTENCY_REDIS_STEPS];
     ngx_uint_t                          nsteps;      /* of the login */
     ngx_uint_t                          answered;    /* of these */
     ngx_uint_t                          failures;    /* rounds in a row */
@@ -334,10 +368,12 @@ void ngx_idempotency_redis_node_alias(ngx_idempotency_redis_node_t *node,
     ngx_str_t *alias);
 void ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node);
 /*
- * Who was connected to before it was known to be a master has not been asked
- * for its counter: closes these, and the next login asks.
+ * The node is a master now.  A connection that was made before that was known
+ * has not asked for the counter: closes it, and the next login asks.
  */
 void ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node);
+/* It has another role now: whatever connections it has begin anew. */
+void ngx_idempotency_redis_node_log_out(ngx_idempotency_redis_node_t *node);
 /*
  * The server is not the one to use any more: all connections leave it, and
  * its name, its other addresses and at last the same one are tried at once.
@@ -425,6 +461,8 @@ void ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply);
+/* The server has closed the connection before the login was over. */
+void ngx_idempotency_redis_login_closed(ngx_idempotency_redis_conn_t *conn);
 
 
 /* says: the errors of servers */
@@ -476,29 +514,42 @@ void ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
 void ngx_idempotency_redis_ack_drop(ngx_idempotency_redis_conn_t *conn);
 
 
-/* memory: whether a server has forgotten */
+/* loss: does a server still know what it has acknowledged? */
 
-ngx_int_t ngx_idempotency_redis_memory_start(ngx_idempotency_redis_t *redis);
-void ngx_idempotency_redis_memory_stop(ngx_idempotency_redis_t *redis);
-/* The name of a counter, with room for this many bytes at most. */
-#define ngx_idempotency_redis_memory_len(redis)                               \
-    ((redis)->prefix.len + sizeof("counter::") + 16 + NGX_INT_T_LEN)
-void ngx_idempotency_redis_memory_name(ngx_idempotency_redis_t *redis,
-    ngx_uint_t n, ngx_str_t *name);
-/* The node carries this counter from now on. */
-void ngx_idempotency_redis_memory_count(ngx_idempotency_redis_node_t *node,
-    ngx_uint_t n);
 /*
- * The counter is about to be advanced; and it was, "before" is what was known
- * then.  "sure": the new value must not get lost.
+ * The name of a counter, with room for this many bytes at most.  Its slot in a
+ * cluster depends on "n" only.
  */
-void ngx_idempotency_redis_memory_know(ngx_idempotency_redis_t *redis,
+#define ngx_idempotency_redis_loss_name_len(redis)                            \
+    ((redis)->prefix.len + sizeof("counter:{:}:") + 16 + 2 * NGX_INT_T_LEN)
+void ngx_idempotency_redis_loss_name(ngx_idempotency_redis_t *redis,
+    ngx_uint_t n, ngx_uint_t generation, ngx_str_t *name);
+/* The node carries this counter from now on. */
+void ngx_idempotency_redis_loss_count(ngx_idempotency_redis_node_t *node,
+    ngx_uint_t n);
+/* The counter is about to be advanced: "before" is what is known of it. */
+void ngx_idempotency_redis_loss_know(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_counter_t *counter,
     ngx_idempotency_redis_known_t *before);
-void ngx_idempotency_redis_memory_told(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_counter_t *counter,
-    ngx_idempotency_redis_reply_t *reply,
-    ngx_idempotency_redis_known_t *before, ngx_uint_t sure);
+/*
+ * A login is over, this is what its counter says.  NGX_OK, or NGX_AGAIN: a loss
+ * was seen, the login has to begin anew.
+ */
+ngx_int_t ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply);
+/* The counter was advanced to this value; and this is what its server says. */
+void ngx_idempotency_redis_loss_value(
+    ngx_idempotency_redis_counter_t *counter, uint64_t value);
+void ngx_idempotency_redis_loss_info(ngx_idempotency_redis_counter_t *counter,
+    ngx_idempotency_redis_info_t *info);
+
+
+/* tick: what is asked of servers now and then */
+
+ngx_int_t ngx_idempotency_redis_tick_start(ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_tick_stop(ngx_idempotency_redis_t *redis);
+/* Not later than now: a loss was seen. */
+void ngx_idempotency_redis_tick_soon(ngx_idempotency_redis_t *redis);
 
 
 /* hear: channels */

@@ -11,20 +11,50 @@
 /* no single reply is longer */
 #define NGX_IDEMPOTENCY_REDIS_REPLY_MAX  (64 * 1024 * 1024 + 65536)
 
+/* a server that closes the connection so often at INFO is not asked again */
+#define NGX_IDEMPOTENCY_REDIS_INFO_CLOSED  3
+
 /* of a text of the server, in the log */
 #define NGX_IDEMPOTENCY_REDIS_TEXT_MAX   120
 
 
 static ngx_int_t ngx_idempotency_redis_login_hello(
     ngx_idempotency_redis_conn_t *conn);
+static ngx_int_t ngx_idempotency_redis_login_auth(
+    ngx_idempotency_redis_conn_t *conn);
+static ngx_int_t ngx_idempotency_redis_login_server(
+    ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_login_say(
-    ngx_idempotency_redis_conn_t *conn, ngx_str_t *args, ngx_uint_t n);
-static ngx_uint_t ngx_idempotency_redis_login_error(u_char *step,
-    ngx_idempotency_redis_reply_t *reply, ngx_uint_t strict);
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_step_e step,
+    ngx_str_t *args, ngx_uint_t n);
+static ngx_int_t ngx_idempotency_redis_login_facts(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_step_e step,
+    ngx_idempotency_redis_reply_t *reply);
+static ngx_uint_t ngx_idempotency_redis_login_error(
+    ngx_idempotency_redis_step_e step, ngx_idempotency_redis_reply_t *reply,
+    ngx_uint_t strict);
+static void ngx_idempotency_redis_login_again(
+    ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_login_role(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_login_refused(
-    ngx_idempotency_redis_conn_t *conn, u_char *step, ngx_str_t *text);
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_step_e step,
+    ngx_str_t *text);
+
+
+/* in the order of ngx_idempotency_redis_step_e */
+
+static ngx_str_t  ngx_idempotency_redis_login_steps[] = {
+    ngx_string("AUTH"),
+    ngx_string("SELECT"),
+    ngx_string("ROLE"),
+    ngx_string("PING"),
+    ngx_string("INFO"),
+    ngx_string("TIME"),
+    ngx_string("INCR"),
+    ngx_string("PEXPIRE"),
+    ngx_string("SUBSCRIBE")
+};
 
 
 /* what Redis names; any other error is the last one */
@@ -74,75 +104,34 @@ ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn)
 static ngx_int_t
 ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
 {
-    u_char                            db[NGX_INT_T_LEN];
-    ngx_str_t                         args[3];
-    ngx_uint_t                        n, server, sentinel;
-    ngx_idempotency_redis_account_t  *account;
+    ngx_str_t  args[2];
 
     conn->nsteps = 0;
+    conn->hello_at = ngx_current_msec;
 
-    server = (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER);
-    sentinel = (!server && conn->node->kind != NGX_IDEMPOTENCY_REDIS_EAR);
-    account = sentinel ? &conn->redis->sentinel : &conn->redis->account;
+    ngx_memzero(&conn->info, sizeof(ngx_idempotency_redis_info_t));
 
-    if (account->password.len || account->user.len) {
-        n = 0;
-
-        ngx_str_set(&args[n], "AUTH");
-        n++;
-
-        if (account->user.len) {
-            args[n++] = account->user;
-        }
-
-        args[n++] = account->password;
-
-        if (ngx_idempotency_redis_login_say(conn, args, n) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    if (server && conn->redis->database) {
-        ngx_str_set(&args[0], "SELECT");
-        args[1].data = db;
-        args[1].len = ngx_sprintf(db, "%ui", conn->redis->database) - db;
-
-        if (ngx_idempotency_redis_login_say(conn, args, 2) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    if (server && conn->redis->topology->role) {
-        ngx_str_set(&args[0], "ROLE");
-
-        if (ngx_idempotency_redis_login_say(conn, args, 1) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    ngx_str_set(&args[0], "PING");
-
-    if (ngx_idempotency_redis_login_say(conn, args, 1) != NGX_OK) {
+    if (ngx_idempotency_redis_login_auth(conn) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    conn->counter = conn->node->counter;
+    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
+        return ngx_idempotency_redis_login_server(conn);
+    }
 
-    if (conn->counter) {
-        ngx_idempotency_redis_memory_know(conn->redis, conn->counter,
-                                          &conn->before);
-
-        ngx_str_set(&args[0], "INCR");
-        args[1] = conn->counter->name;
-
-        return ngx_idempotency_redis_login_say(conn, args, 2);
+    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PING,
+                                        args, 1)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD) {
-        ngx_str_set(&args[0], "SUBSCRIBE");
         ngx_str_set(&args[1], "+switch-master");
 
-        return ngx_idempotency_redis_login_say(conn, args, 2);
+        return ngx_idempotency_redis_login_say(conn,
+                                     NGX_IDEMPOTENCY_REDIS_STEP_SUBSCRIBE,
+                                     args, 2);
     }
 
     return NGX_OK;
@@ -150,13 +139,124 @@ ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
 
 
 static ngx_int_t
+ngx_idempotency_redis_login_auth(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_str_t                         args[3];
+    ngx_uint_t                        n, sentinel;
+    ngx_idempotency_redis_account_t  *account;
+
+    sentinel = (conn->node->kind == NGX_IDEMPOTENCY_REDIS_ASKED
+                || conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD);
+    account = sentinel ? &conn->redis->sentinel : &conn->redis->account;
+
+    if (account->password.len == 0 && account->user.len == 0) {
+        return NGX_OK;
+    }
+
+    n = 1;
+
+    if (account->user.len) {
+        args[n++] = account->user;
+    }
+
+    args[n++] = account->password;
+
+    return ngx_idempotency_redis_login_say(conn,
+                                           NGX_IDEMPOTENCY_REDIS_STEP_AUTH,
+                                           args, n);
+}
+
+
+/* the counter comes after all that its reply is judged with */
+
+static ngx_int_t
+ngx_idempotency_redis_login_server(ngx_idempotency_redis_conn_t *conn)
+{
+    u_char     db[NGX_INT_T_LEN];
+    ngx_str_t  args[3];
+
+    if (conn->redis->database) {
+        args[1].data = db;
+        args[1].len = ngx_sprintf(db, "%ui", conn->redis->database) - db;
+
+        if (ngx_idempotency_redis_login_say(conn,
+                                            NGX_IDEMPOTENCY_REDIS_STEP_SELECT,
+                                            args, 2)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    if (conn->redis->topology->role
+        && ngx_idempotency_redis_login_say(conn,
+                                           NGX_IDEMPOTENCY_REDIS_STEP_ROLE,
+                                           args, 1)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PING,
+                                        args, 1)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    conn->counter = conn->node->counter;
+
+    if (conn->counter == NULL) {
+        return NGX_OK;
+    }
+
+    if (conn->node->info_closed < NGX_IDEMPOTENCY_REDIS_INFO_CLOSED
+        && ngx_idempotency_redis_login_say(conn,
+                                           NGX_IDEMPOTENCY_REDIS_STEP_INFO,
+                                           args, 1)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_TIME,
+                                        args, 1)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_idempotency_redis_loss_know(conn->redis, conn->counter,
+                                    &conn->before);
+
+    args[1] = conn->counter->name;
+
+    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_INCR,
+                                        args, 2)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&args[2], NGX_IDEMPOTENCY_REDIS_STAY);
+
+    return ngx_idempotency_redis_login_say(conn,
+                                           NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE,
+                                           args, 3);
+}
+
+
+/* args[0] is set here */
+
+static ngx_int_t
 ngx_idempotency_redis_login_say(ngx_idempotency_redis_conn_t *conn,
-    ngx_str_t *args, ngx_uint_t n)
+    ngx_idempotency_redis_step_e step, ngx_str_t *args, ngx_uint_t n)
 {
     ngx_int_t  rc;
     ngx_str_t  bytes;
 
-    conn->steps[conn->nsteps++] = args[0].data;
+    args[0] = ngx_idempotency_redis_login_steps[step];
+    conn->steps[conn->nsteps++] = step;
 
     if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
         return NGX_ERROR;
@@ -175,19 +275,10 @@ void
 ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
 {
-    u_char     *step;
-    ngx_str_t   text;
+    ngx_str_t                     text;
+    ngx_idempotency_redis_step_e  step;
 
     step = conn->steps[conn->answered++];
-
-    if (step[0] == 'I') {
-
-        /* if it has forgotten, that is known now */
-
-        ngx_idempotency_redis_memory_told(conn->redis, conn->counter, reply,
-                                          &conn->before,
-                                          conn->redis->replicas == 0);
-    }
 
     if (ngx_idempotency_redis_login_error(step, reply,
                                           conn->redis->topology->strict))
@@ -204,9 +295,16 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
         return;
     }
 
-    if (step[0] == 'R'
-        && ngx_idempotency_redis_login_role(conn, reply) != NGX_OK)
-    {
+    switch (ngx_idempotency_redis_login_facts(conn, step, reply)) {
+
+    case NGX_OK:
+        break;
+
+    case NGX_AGAIN:
+        ngx_idempotency_redis_login_again(conn);
+        return;
+
+    default: /* NGX_ERROR */
         ngx_idempotency_redis_dial_failed(conn);
         return;
     }
@@ -222,8 +320,40 @@ ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
 }
 
 
+/*
+ * NGX_AGAIN: the login has to begin anew; NGX_ERROR: this is no server that
+ * can be used.
+ */
+
+static ngx_int_t
+ngx_idempotency_redis_login_facts(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_step_e step, ngx_idempotency_redis_reply_t *reply)
+{
+    switch (step) {
+
+    case NGX_IDEMPOTENCY_REDIS_STEP_ROLE:
+        return ngx_idempotency_redis_login_role(conn, reply);
+
+    case NGX_IDEMPOTENCY_REDIS_STEP_INFO:
+        conn->node->info_closed = 0;
+        ngx_idempotency_redis_info_read(reply, &conn->info);
+        return NGX_OK;
+
+    case NGX_IDEMPOTENCY_REDIS_STEP_TIME:
+        ngx_idempotency_redis_info_time(reply, &conn->info);
+        return NGX_OK;
+
+    case NGX_IDEMPOTENCY_REDIS_STEP_INCR:
+        return ngx_idempotency_redis_loss_login(conn, reply);
+
+    default:
+        return NGX_OK;
+    }
+}
+
+
 static ngx_uint_t
-ngx_idempotency_redis_login_error(u_char *step,
+ngx_idempotency_redis_login_error(ngx_idempotency_redis_step_e step,
     ngx_idempotency_redis_reply_t *reply, ngx_uint_t strict)
 {
     if (ngx_idempotency_redis_reply_type(reply) != NGX_IDEMPOTENCY_REDIS_ERROR)
@@ -231,9 +361,9 @@ ngx_idempotency_redis_login_error(u_char *step,
         return 0;
     }
 
-    switch (step[0]) {
+    switch (step) {
 
-    case 'I':
+    case NGX_IDEMPOTENCY_REDIS_STEP_INCR:
 
         /*
          * a node that has just come back would take claims before it says
@@ -243,21 +373,60 @@ ngx_idempotency_redis_login_error(u_char *step,
         return ngx_idempotency_redis_reply_is_error(reply, "CLUSTERDOWN")
                || ngx_idempotency_redis_says_no_master(reply);
 
-    case 'P':
+    case NGX_IDEMPOTENCY_REDIS_STEP_PING:
 
-        /* a user who may not ask whether it answers has the answer */
+        /* NOPERM for PING still proves that the server answers */
 
         return !ngx_idempotency_redis_reply_is_error(reply, "NOPERM");
 
-    case 'R':
+    case NGX_IDEMPOTENCY_REDIS_STEP_ROLE:
 
         /* without a role, the first write tells */
 
         return strict;
 
+    case NGX_IDEMPOTENCY_REDIS_STEP_INFO:
+    case NGX_IDEMPOTENCY_REDIS_STEP_TIME:
+    case NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE:
+
+        /* the loss detector goes on with what it may know */
+
+        return 0;
+
     default:
         return 1;
     }
+}
+
+
+/*
+ * A loss was seen, here or by another worker.  What waits for this connection
+ * was asked in the belief that nothing was lost: it is given back, and asked
+ * again in the light of it.
+ */
+
+static void
+ngx_idempotency_redis_login_again(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+    ngx_idempotency_redis_dial(conn);
+}
+
+
+/* some proxies answer a command that they do not know so */
+
+void
+ngx_idempotency_redis_login_closed(ngx_idempotency_redis_conn_t *conn)
+{
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN
+        && conn->answered < conn->nsteps
+        && conn->steps[conn->answered] == NGX_IDEMPOTENCY_REDIS_STEP_INFO)
+    {
+        conn->node->info_closed++;
+    }
+
+    ngx_idempotency_redis_dial_failed(conn);
 }
 
 
@@ -305,7 +474,7 @@ ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
 
 static void
 ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
-    u_char *step, ngx_str_t *text)
+    ngx_idempotency_redis_step_e step, ngx_str_t *text)
 {
     size_t      len;
     u_char     *p, *last, buf[NGX_IDEMPOTENCY_REDIS_TEXT_MAX];
@@ -329,7 +498,7 @@ ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
 
     /* the text about AUTH may quote its arguments */
 
-    len = (step[0] == 'A') ? name->len : text->len;
+    len = (step == NGX_IDEMPOTENCY_REDIS_STEP_AUTH) ? name->len : text->len;
     last = buf + ngx_min(len, sizeof(buf));
 
     for (p = buf; p < last; p++) {
@@ -342,5 +511,7 @@ ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
 
     ngx_idempotency_redis_report(conn,
                                  NGX_IDEMPOTENCY_REDIS_SAID_REFUSED << i, 0,
-                                 "refused %s: \"%*s\"", step, last - buf, buf);
+                                 "refused %V: \"%*s\"",
+                                 &ngx_idempotency_redis_login_steps[step],
+                                 last - buf, buf);
 }

@@ -31,6 +31,10 @@ static ngx_int_t ngx_idempotency_redis_map_member(
 static void ngx_idempotency_redis_map_names(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *more,
     ngx_idempotency_redis_range_t *range);
+static void ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_node_t *to);
+static ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_node(
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_succession(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_replicas(
@@ -51,6 +55,7 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
     ngx_idempotency_redis_node_t   *node;
     ngx_idempotency_redis_range_t   range;
     ngx_idempotency_redis_reply_t  *element;
+    u_char                          taken[NGX_IDEMPOTENCY_REDIS_SLOTS / 8];
 
     redis = from->redis;
     n = ngx_idempotency_redis_reply_elements(reply);
@@ -73,7 +78,7 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
         return NGX_DECLINED;
     }
 
-    ngx_memzero(map->slots, sizeof(map->slots));
+    ngx_memzero(taken, sizeof(taken));
 
     for (q = ngx_queue_head(&redis->nodes);
          q != ngx_queue_sentinel(&redis->nodes);
@@ -93,19 +98,9 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
             continue;
         }
 
-        node = ngx_idempotency_redis_map_find(redis, &range.host, range.port);
-
+        node = ngx_idempotency_redis_map_node(redis, &range);
         if (node == NULL) {
-            node = ngx_idempotency_redis_node_told(redis, &range.host,
-                                               range.port, &range.alias,
-                                               NGX_IDEMPOTENCY_REDIS_SERVER);
-            if (node == NULL) {
-                continue;
-            }
-
-            ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
-                          "idempotency store \"%V\" has a node \"%V\"",
-                          &redis->name, &node->name);
+            continue;
         }
 
         node->master = 1;
@@ -113,7 +108,16 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
         ngx_idempotency_redis_map_replicas(node, element);
 
         for (slot = range.first; slot <= range.last; slot++) {
+            ngx_idempotency_redis_map_move(map->slots[slot], node);
+
             map->slots[slot] = node;
+            taken[slot / 8] |= 1 << slot % 8;
+        }
+    }
+
+    for (slot = 0; slot < NGX_IDEMPOTENCY_REDIS_SLOTS; slot++) {
+        if (!(taken[slot / 8] & 1 << slot % 8)) {
+            map->slots[slot] = NULL;
         }
     }
 
@@ -122,6 +126,55 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
     ngx_idempotency_redis_map_count(map, redis);
 
     return NGX_OK;
+}
+
+
+/* whoever gets a slot of a shard that has lost keys refuses new ones, too */
+
+static void
+ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_node_t *to)
+{
+    ngx_atomic_uint_t  until;
+
+    if (from == NULL || from == to || from->counter == NULL) {
+        return;
+    }
+
+    until = from->counter->shard->until;
+
+    if (until
+        && (to->refuses_until == 0
+            || (ngx_msec_int_t) (until - to->refuses_until) > 0))
+    {
+        to->refuses_until = until;
+    }
+}
+
+
+static ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_map_node(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_range_t *range)
+{
+    ngx_idempotency_redis_node_t  *node;
+
+    node = ngx_idempotency_redis_map_find(redis, &range->host, range->port);
+
+    if (node) {
+        return node;
+    }
+
+    node = ngx_idempotency_redis_node_told(redis, &range->host, range->port,
+                                           &range->alias,
+                                           NGX_IDEMPOTENCY_REDIS_SERVER);
+
+    if (node) {
+        ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" has a node \"%V\"",
+                      &redis->name, &node->name);
+    }
+
+    return node;
 }
 
 
@@ -294,11 +347,11 @@ ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
     ngx_uint_t                     i;
     ngx_queue_t                   *q;
     ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *node;
+    ngx_idempotency_redis_node_t  *node, *next;
 
     redis = from->redis;
 
-    if (range->id.len != NGX_IDEMPOTENCY_REDIS_ID) {
+    if (range->id.len != NGX_IDEMPOTENCY_REDIS_ID || range->host.len == 0) {
         return;
     }
 
@@ -328,8 +381,15 @@ ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
              * had; one that is back may be back as a replica
              */
 
-            if (node->missed || !ngx_idempotency_redis_node_is_up(node)) {
-                redis->forgot(redis, "has another master");
+            next = ngx_idempotency_redis_map_node(redis, range);
+
+            if (next) {
+                next->hint = (node->missed
+                              || !ngx_idempotency_redis_node_is_up(node))
+                             ? NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER
+                             : NGX_IDEMPOTENCY_REDIS_HINT_HANDED_OVER;
+
+                ngx_idempotency_redis_node_log_out(next);
             }
 
             /* its other ranges say the same */
@@ -397,6 +457,12 @@ ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
         {
             ngx_idempotency_redis_map_counter(map, node);
         }
+
+        if (node->counter && node->refuses_until) {
+            ngx_idempotency_redis_shard_refuse(node->counter->shard,
+                                               node->refuses_until);
+            node->refuses_until = 0;
+        }
     }
 }
 
@@ -410,7 +476,7 @@ ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
 
     node->counter = NULL;
 
-    name.data = ngx_alloc(ngx_idempotency_redis_memory_len(node->redis),
+    name.data = ngx_alloc(ngx_idempotency_redis_loss_name_len(node->redis),
                           ngx_cycle->log);
     if (name.data == NULL) {
         return;
@@ -421,11 +487,11 @@ ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
 
     for (n = 0; n < NGX_IDEMPOTENCY_REDIS_TRIES; n++) {
 
-        ngx_idempotency_redis_memory_name(node->redis, n, &name);
+        ngx_idempotency_redis_loss_name(node->redis, n, 0, &name);
         slot = ngx_idempotency_redis_slot(&name);
 
         if (map->slots[slot] == node) {
-            ngx_idempotency_redis_memory_count(node, n);
+            ngx_idempotency_redis_loss_count(node, n);
             break;
         }
 

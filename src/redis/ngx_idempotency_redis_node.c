@@ -336,12 +336,21 @@ ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node)
     for (i = 0; i < node->nconns; i++) {
         conn = &node->conns[i];
 
-        if ((conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN
-             || conn->state == NGX_IDEMPOTENCY_REDIS_READY)
-            && conn->counter == NULL
-            && node->counter)
+        if (node->counter == NULL
+            || (conn->state != NGX_IDEMPOTENCY_REDIS_LOGIN
+                && conn->state != NGX_IDEMPOTENCY_REDIS_READY))
         {
+            continue;
+        }
+
+        if (conn->counter == NULL) {
             ngx_idempotency_redis_conn_retire(conn);
+
+        } else if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+
+            /* the same server, whose counter is in another slot now */
+
+            conn->counter = node->counter;
         }
     }
 }
@@ -402,6 +411,21 @@ ngx_idempotency_redis_node_is_moving(ngx_idempotency_redis_node_t *node)
 {
     return node->moving && node->seeker
            && ngx_current_msec - node->moved < node->redis->timeout;
+}
+
+
+void
+ngx_idempotency_redis_node_log_out(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < node->nconns; i++) {
+        if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_LOGIN
+            || node->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY)
+        {
+            ngx_idempotency_redis_conn_retire(&node->conns[i]);
+        }
+    }
 }
 
 

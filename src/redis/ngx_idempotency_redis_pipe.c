@@ -84,6 +84,7 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
         wait = cmd->until - ngx_current_msec;
     }
 
+    cmd->pushed = ngx_current_msec;
     cmd->deadline = ngx_current_msec + wait;
 
     ngx_queue_insert_tail(&conn->commands, &cmd->queue);
@@ -393,6 +394,11 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     }
 
     cmd->sent = 1;
+    cmd->shard = conn->counter ? conn->counter->shard : NULL;
+
+    if (cmd->wait && cmd->shard) {
+        cmd->shard->used = 1;
+    }
 
     if (cmd == &conn->ack) {
         ngx_idempotency_redis_ack_told(conn, reply);
@@ -514,7 +520,7 @@ ngx_idempotency_redis_pipe_closed(ngx_idempotency_redis_conn_t *conn,
         ngx_idempotency_redis_report(conn,
                                      NGX_IDEMPOTENCY_REDIS_SAID_CLOSED, err,
                                      "closed the connection at login");
-        ngx_idempotency_redis_dial_failed(conn);
+        ngx_idempotency_redis_login_closed(conn);
         return;
     }
 

@@ -69,7 +69,7 @@ ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
     ev->data = &redis->dummy;
     ev->log = ngx_cycle->log;
 
-    if (ngx_idempotency_redis_memory_start(redis) != NGX_OK
+    if (ngx_idempotency_redis_tick_start(redis) != NGX_OK
         || ngx_idempotency_redis_hear_start(redis) != NGX_OK
         || redis->topology->start(redis) != NGX_OK)
     {
@@ -113,7 +113,7 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
     /* commands of theirs may have been among these */
 
     redis->topology->stop(redis);
-    ngx_idempotency_redis_memory_stop(redis);
+    ngx_idempotency_redis_tick_stop(redis);
 }
 
 
@@ -368,7 +368,7 @@ ngx_idempotency_redis_single_start(ngx_idempotency_redis_t *redis)
         return NGX_ERROR;
     }
 
-    ngx_idempotency_redis_memory_count(node, 0);
+    ngx_idempotency_redis_loss_count(node, 0);
     ngx_idempotency_redis_node_dial(node);
 
     return NGX_OK;

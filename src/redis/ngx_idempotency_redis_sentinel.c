@@ -574,18 +574,17 @@ ngx_idempotency_redis_sentinel_master(ngx_idempotency_redis_t *redis,
          * if that one lives: they are lost, unless replicas had to have them
          */
 
-        if (redis->replicas == 0
-            || !ngx_idempotency_redis_node_is_up(watch->master))
-        {
-            redis->forgot(redis, "has another master");
-        }
+        node->hint = (redis->replicas
+                      && ngx_idempotency_redis_node_is_up(watch->master))
+                     ? NGX_IDEMPOTENCY_REDIS_HINT_HANDED_OVER
+                     : NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER;
 
         ngx_idempotency_redis_node_leave(watch->master);
     }
 
     watch->master = node;
 
-    ngx_idempotency_redis_memory_count(node, 0);
+    ngx_idempotency_redis_loss_count(node, 0);
     ngx_idempotency_redis_node_dial(node);
     ngx_idempotency_redis_changed(redis);
 }

@@ -95,6 +95,7 @@ ngx_idempotency_redis_conf_target(ngx_conf_t *cf, ngx_str_t *url,
     redis->topology = scheme->topology;
     redis->tls = scheme->tls;
     redis->amnesia = NGX_CONF_UNSET_MSEC;
+    redis->evictable = NGX_CONF_UNSET_UINT;
 
 #if (NGX_SSL)
     redis->ssl_verify = NGX_CONF_UNSET;

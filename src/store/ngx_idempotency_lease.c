@@ -145,6 +145,33 @@ ngx_idempotency_lease_tick(ngx_event_t *ev)
 }
 
 
+void
+ngx_idempotency_lease_renew_all(ngx_idempotency_store_t *store)
+{
+    ngx_queue_t             *q, *queue;
+    ngx_idempotency_held_t  *held;
+
+    queue = &ngx_idempotency_lease_queue;
+
+    if (ngx_idempotency_lease_timer.handler == NULL) {
+        return;
+    }
+
+    for (q = ngx_queue_head(queue);
+         q != ngx_queue_sentinel(queue);
+         q = ngx_queue_next(q))
+    {
+        held = ngx_queue_data(q, ngx_idempotency_held_t, queue);
+
+        if (held->store == store) {
+            held->asked = ngx_current_msec - held->line.lease;
+        }
+    }
+
+    ngx_idempotency_lease_tick(&ngx_idempotency_lease_timer);
+}
+
+
 /*
  * Renews what is due on one store, from a place in the queue on.  What was
  * asked for is not due again before another third of the lease.

@@ -55,6 +55,12 @@ ngx_int_t ngx_idempotency_lease_add(ngx_idempotency_held_t *held,
 void ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op);
 
 /*
+ * All leases on a store, at once: it may have lost them, and a renewal writes
+ * them anew.
+ */
+void ngx_idempotency_lease_renew_all(ngx_idempotency_store_t *store);
+
+/*
  * For who cannot wait: NGX_OK if the lease is sure, or a renewal in passing
  * has made it so, which a store has to answer at once; else NGX_DECLINED.
  */

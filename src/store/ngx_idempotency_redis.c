@@ -17,11 +17,6 @@ static ngx_int_t ngx_idempotency_redis_store_start(
     ngx_idempotency_store_t *store);
 static void ngx_idempotency_redis_store_stop(ngx_idempotency_store_t *store);
 static void ngx_idempotency_redis_ready(ngx_idempotency_redis_t *redis);
-static void ngx_idempotency_redis_info(ngx_idempotency_redis_cmd_t *cmd,
-    ngx_idempotency_redis_reply_t *reply);
-
-static ngx_int_t ngx_idempotency_redis_info_line(ngx_str_t *info, char *name,
-    ngx_str_t *value);
 
 static ngx_int_t ngx_idempotency_redis_submit(ngx_idempotency_op_t *op);
 static ngx_int_t ngx_idempotency_redis_submit_leases(
@@ -53,6 +48,7 @@ ngx_idempotency_redis_create(ngx_conf_t *cf, ngx_idempotency_store_t *store,
     ctx->redis.name = store->name;
     ctx->redis.ready = ngx_idempotency_redis_ready;
     ctx->redis.forgot = ngx_idempotency_redis_safe_forgot;
+    ctx->redis.renew = ngx_idempotency_redis_safe_renew;
     ctx->redis.data = ctx;
     ngx_str_set(&ctx->prefix, "idem:");
 
@@ -208,108 +204,8 @@ ngx_idempotency_redis_store_stop(ngx_idempotency_store_t *store)
 static void
 ngx_idempotency_redis_ready(ngx_idempotency_redis_t *redis)
 {
-    ngx_idempotency_redis_ctx_t  *ctx;
-
-    static ngx_str_t              info = ngx_string("INFO");
-
-    ctx = redis->data;
-
-    /* one worker asks, and again after each loss of the connection */
-
-    if (ngx_worker == 0 && !ctx->asked) {
-        ctx->info.args = &info;
-        ctx->info.nargs = 1;
-        ctx->info.handler = ngx_idempotency_redis_info;
-        ctx->info.data = ctx;
-
-        if (ngx_idempotency_redis_send(redis, &ctx->info) == NGX_AGAIN) {
-            ctx->asked = 1;
-        }
-    }
-
-    ngx_idempotency_redis_handover_take(ctx);
-    ngx_idempotency_redis_later_ready(ctx);
-}
-
-
-static void
-ngx_idempotency_redis_info(ngx_idempotency_redis_cmd_t *cmd,
-    ngx_idempotency_redis_reply_t *reply)
-{
-    ngx_str_t                     info, value;
-    ngx_idempotency_redis_ctx_t  *ctx;
-
-    ctx = cmd->data;
-    ctx->asked = 0;
-
-    if (reply == NULL) {
-        return;
-    }
-
-    ngx_idempotency_redis_reply_string(reply, &info);
-
-    /* every connection asks, each server is looked at once */
-
-    if (ngx_idempotency_redis_info_line(&info, "run_id:", &value) == NGX_OK) {
-
-        if (value.len == ctx->run_id_len
-            && ngx_memcmp(value.data, ctx->run_id, value.len) == 0)
-        {
-            return;
-        }
-
-        ctx->run_id_len = ngx_min(value.len, sizeof(ctx->run_id));
-        ngx_memcpy(ctx->run_id, value.data, ctx->run_id_len);
-    }
-
-    if (ngx_idempotency_redis_info_line(&info, "redis_version:", &value)
-            == NGX_OK
-        && ngx_atoi(value.data, 1) < 5
-        && (value.len < 2 || value.data[1] == '.'))
-    {
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "idempotency store \"%V\": the server is Redis %V, it "
-                      "lacks what scripts need here; use 5 or newer",
-                      &ctx->store->name, &value);
-    }
-
-    if (ngx_idempotency_redis_info_line(&info, "maxmemory_policy:", &value)
-            == NGX_OK
-        && (value.len != sizeof("noeviction") - 1
-            || ngx_strncmp(value.data, "noeviction", value.len) != 0))
-    {
-        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "idempotency store \"%V\": the server's "
-                      "maxmemory-policy is \"%V\", it may forget keys when "
-                      "its memory is full; set it to \"noeviction\"",
-                      &ctx->store->name, &value);
-    }
-}
-
-
-static ngx_int_t
-ngx_idempotency_redis_info_line(ngx_str_t *info, char *name, ngx_str_t *value)
-{
-    u_char  *p, *last;
-
-    if (info->len == 0) {
-        return NGX_DECLINED;
-    }
-
-    p = ngx_strnstr(info->data, name, info->len);
-    if (p == NULL) {
-        return NGX_DECLINED;
-    }
-
-    value->data = p + ngx_strlen(name);
-
-    last = info->data + info->len;
-
-    for (p = value->data; p < last && *p != CR && *p != LF; p++) { /* void */ }
-
-    value->len = p - value->data;
-
-    return value->len ? NGX_OK : NGX_DECLINED;
+    ngx_idempotency_redis_handover_take(redis->data);
+    ngx_idempotency_redis_later_ready(redis->data);
 }
 
 

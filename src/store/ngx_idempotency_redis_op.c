@@ -119,6 +119,11 @@ ngx_idempotency_redis_op_handler(ngx_idempotency_redis_cmd_t *cmd,
     switch (ngx_idempotency_redis_op_read(rop, reply)) {
 
     case NGX_OK:
+        ctx = rop->op->store->data;
+
+        ngx_idempotency_redis_clock(&ctx->redis, rop->cmd.shard, rop->time,
+                                    rop->cmd.pushed);
+
         if (rop->op->type == NGX_IDEMPOTENCY_LIST
             && ngx_idempotency_redis_list_next(rop) == NGX_AGAIN)
         {
@@ -321,6 +326,12 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
 
     result = *p++;
 
+    for (now = 0; p < value.data + 9; p++) {
+        now = now << 8 | *p;
+    }
+
+    rop->time = now;
+
     if (result > NGX_IDEMPOTENCY_OUT_OF_ORDER) {
         return NGX_DECLINED;
     }
@@ -340,10 +351,6 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
     }
 
     op->result = (ngx_idempotency_result_e) result;
-
-    for (now = 0; p < value.data + 9; p++) {
-        now = now << 8 | *p;
-    }
 
     value.data += NGX_IDEMPOTENCY_REDIS_ANSWER;
     value.len -= NGX_IDEMPOTENCY_REDIS_ANSWER;

@@ -88,17 +88,13 @@ typedef struct {
     ngx_idempotency_redis_later_t  later;
     ngx_idempotency_redis_handover_t
                                    handover;
-    ngx_idempotency_redis_cmd_t    info;       /* asks what server it is */
     ngx_str_t                      refusal;    /* the last one logged */
     u_char                         refusal_name[32];
-    size_t                         run_id_len;
-    u_char                         run_id[40]; /* of the server known last */
 
     /* see safe */
 
     ngx_uint_t                     few;        /* times too few replicas */
 
-    unsigned                       asked:1;
     unsigned                       lonely:1;   /* too few replicas now */
 } ngx_idempotency_redis_ctx_t;
 
@@ -117,6 +113,7 @@ typedef struct {
     ngx_str_t                      args[NGX_IDEMPOTENCY_REDIS_ARGS];
     ngx_uint_t                     nargs;
     ngx_msec_t                     deadline;   /* of all tries */
+    uint64_t                       time;       /* of the server's reply */
     ngx_uint_t                     part;       /* of the keys, in a list */
     ngx_uint_t                     steps;      /* of a list, so far */
     ngx_uint_t                     timeouts;   /* in the background */
@@ -298,7 +295,10 @@ ngx_int_t ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx);
 
 /* The server has lost what it had acknowledged: no new claims for a while. */
 void ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
-    const char *how);
+    ngx_idempotency_redis_shard_t *shard, const char *how);
+
+/* What runs in this worker is written anew where it was lost. */
+void ngx_idempotency_redis_safe_renew(ngx_idempotency_redis_t *redis);
 
 /*
  * Makes a claim one that only looks, while nothing new may be claimed: asked

@@ -4,13 +4,16 @@
  */
 
 
+#include "ngx_idempotency_lease.h"
 #include "ngx_idempotency_redis_op.h"
 #include "ngx_idempotency_random.h"
 #include "ngx_idempotency_zone.h"
 
 
-static ngx_uint_t ngx_idempotency_redis_safe_forgets(
-    ngx_idempotency_redis_ctx_t *ctx);
+static ngx_idempotency_refusal_e ngx_idempotency_redis_safe_refuses(
+    ngx_idempotency_redis_ctx_t *ctx, ngx_idempotency_redis_shard_t *shard);
+static ngx_idempotency_refusal_e ngx_idempotency_redis_safe_why(
+    ngx_idempotency_redis_op_t *rop);
 static ngx_int_t ngx_idempotency_redis_safe_check(
     ngx_idempotency_redis_op_t *rop);
 static ngx_uint_t ngx_idempotency_redis_safe_acked(
@@ -81,6 +84,7 @@ ngx_int_t
 ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx)
 {
     u_char                           id[8];
+    ngx_uint_t                       i;
     ngx_msec_int_t                   left;
     ngx_slab_pool_t                 *shpool;
     ngx_idempotency_redis_t         *redis;
@@ -90,9 +94,7 @@ ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx)
     shared = redis->zone->data;
     shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
-    if (redis->amnesia == NGX_CONF_UNSET_MSEC) {
-        redis->amnesia = ctx->store->lease;
-    }
+    redis->lease = ctx->store->lease;
 
     if (ngx_idempotency_random(id, sizeof(id)) != NGX_OK) {
         return NGX_ERROR;
@@ -107,10 +109,20 @@ ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx)
 
     ngx_shmtx_unlock(&shpool->mutex);
 
-    left = (ngx_msec_int_t) (shared->until - ngx_current_msec);
+    for (i = 0; redis->amnesia && i < NGX_IDEMPOTENCY_REDIS_SHARDS; i++) {
 
-    if (shared->until && redis->amnesia && left > 0) {
-        ctx->store->now->forgetful = ngx_time() + left / 1000;
+        if (shared->shards[i].number == 0) {
+            break;
+        }
+
+        left = (ngx_msec_int_t) (shared->shards[i].until - ngx_current_msec);
+
+        if (shared->shards[i].until && left > 0) {
+            ctx->store->now->forgetful =
+                             ngx_max(ctx->store->now->forgetful,
+                                     (ngx_atomic_uint_t) ngx_time()
+                                     + left / 1000);
+        }
     }
 
     return NGX_OK;
@@ -119,65 +131,113 @@ ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx)
 
 void
 ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
-    const char *how)
+    ngx_idempotency_redis_shard_t *shard, const char *how)
 {
-    ngx_atomic_uint_t                losses, old, until;
+    ngx_msec_t                       amnesia;
+    ngx_atomic_uint_t                losses;
     ngx_idempotency_redis_ctx_t     *ctx;
     ngx_idempotency_redis_shared_t  *shared;
 
     ctx = redis->data;
     shared = redis->zone->data;
 
-    until = ngx_max(ngx_current_msec + redis->amnesia, 1);
+    amnesia = redis->amnesia;
 
-    do {
-        old = shared->until;
+    if (amnesia == NGX_CONF_UNSET_MSEC) {
 
-        if (redis->amnesia == 0
-            || (old && (ngx_msec_int_t) (until - old) <= 0))
-        {
-            break;
-        }
+        /* another gateway may have longer leases than this one */
 
-    } while (!ngx_atomic_cmp_set(&shared->until, old, until));
+        amnesia = ngx_max(redis->lease, (ngx_msec_t) shared->lease);
+    }
+
+    if (amnesia) {
+        ngx_idempotency_redis_shard_refuse(shard, ngx_current_msec + amnesia);
+    }
 
     losses = ngx_atomic_fetch_add(&shared->losses, 1) + 1;
     ngx_idempotency_count(ctx->store->counts->losses);
-    ctx->store->now->forgetful = ngx_time() + redis->amnesia / 1000;
+    ctx->store->now->forgetful = ngx_time() + amnesia / 1000;
 
     ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                   "idempotency store \"%V\" %s: keys may be forgotten, new "
                   "ones are refused for %M ms, losses seen: %uA",
-                  &redis->name, how, redis->amnesia, losses);
+                  &redis->name, how, amnesia, losses);
 }
 
 
-/* one line when it is over, by the first who notices */
-
-static ngx_uint_t
-ngx_idempotency_redis_safe_forgets(ngx_idempotency_redis_ctx_t *ctx)
+void
+ngx_idempotency_redis_safe_renew(ngx_idempotency_redis_t *redis)
 {
-    ngx_atomic_uint_t                until;
-    ngx_idempotency_redis_shared_t  *shared;
+    ngx_idempotency_redis_ctx_t  *ctx;
 
-    shared = ctx->redis.zone->data;
-    until = shared->until;
+    ctx = redis->data;
+
+    ngx_idempotency_lease_renew_all(ctx->store);
+}
+
+
+/*
+ * May a new key be forgotten, or have been?  One line when a loss is over, by
+ * the first worker that notices.
+ */
+
+static ngx_idempotency_refusal_e
+ngx_idempotency_redis_safe_refuses(ngx_idempotency_redis_ctx_t *ctx,
+    ngx_idempotency_redis_shard_t *shard)
+{
+    ngx_atomic_uint_t  until;
+
+    if (shard == NULL) {
+        return NGX_IDEMPOTENCY_REFUSAL_NONE;
+    }
+
+    if (shard->evicts && !ctx->redis.evictable) {
+        return NGX_IDEMPOTENCY_REFUSAL_EVICTS;
+    }
+
+    until = shard->until;
 
     if (until == 0) {
-        return 0;
+        return NGX_IDEMPOTENCY_REFUSAL_NONE;
     }
 
     if ((ngx_msec_int_t) (until - ngx_current_msec) > 0) {
-        return ctx->redis.amnesia != 0;
+        return ctx->redis.amnesia ? NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN
+                                  : NGX_IDEMPOTENCY_REFUSAL_NONE;
     }
 
-    if (ngx_atomic_cmp_set(&shared->until, until, 0)) {
+    if (ngx_atomic_cmp_set(&shard->until, until, 0)) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                       "idempotency store \"%V\" takes new keys again",
                       &ctx->store->name);
     }
 
-    return 0;
+    return NGX_IDEMPOTENCY_REFUSAL_NONE;
+}
+
+
+/*
+ * A slot that moves may be granted where it moves to, and the server that has
+ * replied may be another one than the next request would go to.
+ */
+
+static ngx_idempotency_refusal_e
+ngx_idempotency_redis_safe_why(ngx_idempotency_redis_op_t *rop)
+{
+    ngx_idempotency_refusal_e     why;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+
+    why = ngx_idempotency_redis_safe_refuses(ctx, rop->cmd.shard);
+
+    if (why == NGX_IDEMPOTENCY_REFUSAL_NONE) {
+        why = ngx_idempotency_redis_safe_refuses(ctx,
+                        ngx_idempotency_redis_shard(&ctx->redis,
+                                                    &rop->args[3]));
+    }
+
+    return why;
 }
 
 
@@ -188,8 +248,10 @@ ngx_idempotency_redis_safe_claim(ngx_idempotency_redis_op_t *rop)
 
     ctx = rop->op->store->data;
 
+    rop->cmd.shard = NULL;
+
     if (rop->op->type != NGX_IDEMPOTENCY_CLAIM
-        || !ngx_idempotency_redis_safe_forgets(ctx))
+        || ngx_idempotency_redis_safe_why(rop) == NGX_IDEMPOTENCY_REFUSAL_NONE)
     {
         return;
     }
@@ -227,17 +289,16 @@ ngx_idempotency_redis_safe(ngx_idempotency_redis_op_t *rop)
 static ngx_int_t
 ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
 {
-    ngx_idempotency_op_t         *op;
-    ngx_idempotency_redis_ctx_t  *ctx;
+    ngx_idempotency_op_t  *op;
 
     op = rop->op;
-    ctx = op->store->data;
 
     if (rop->looks) {
 
         if (op->record.state == NGX_IDEMPOTENCY_NONE
             || op->record.state == NGX_IDEMPOTENCY_ISSUED)
         {
+            op->refusal = ngx_idempotency_redis_safe_why(rop);
             return NGX_DECLINED;
         }
 
@@ -266,7 +327,9 @@ ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
 
         /* asked before the loss was seen, and granted after it */
 
-        if (ngx_idempotency_redis_safe_forgets(ctx)) {
+        op->refusal = ngx_idempotency_redis_safe_why(rop);
+
+        if (op->refusal != NGX_IDEMPOTENCY_REFUSAL_NONE) {
             op->unsure = 1;
             return NGX_DECLINED;
         }
