@@ -221,6 +221,8 @@ class Master(Node):
             # replicas have what a counter was
             Master.ticks += 1
             return self.moved() if self.other else b':%d\r\n' % self.ticks
+        if args[0] == b'PEXPIRE' and self.other:
+            return self.moved()
         return super().say(args)
 
 
