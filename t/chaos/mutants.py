@@ -32,6 +32,8 @@ LOCATION = 'src/request/ngx_http_idempotency_location.c'
 PROBE = 'src/request/ngx_http_idempotency_probe.c'
 PROBED = 'src/request/ngx_http_idempotency_upstream_probe.c'
 ANSWER = 'src/request/ngx_http_idempotency_answer.c'
+NAME = 'src/redis/ngx_idempotency_redis_name.c'
+ROUTE = 'src/redis/ngx_idempotency_redis_route.c'
 
 # name: (what it does, [(file, text, text instead)])
 MUTANTS = {
@@ -145,6 +147,20 @@ MUTANTS = {
          'NGX_IDEMPOTENCY_RELEASE);\n', '        ;\n'),
     ]),
 
+    'old-address': ('what a name leads to is learnt once', [
+        (NAME,
+         '    } else {\n'
+         '        rc = ngx_idempotency_redis_name_take(node, ctx);\n',
+         '    } else if (node->names) {\n        rc = NGX_ERROR;\n\n'
+         '    } else {\n'
+         '        rc = ngx_idempotency_redis_name_take(node, ctx);\n'),
+    ]),
+
+    'demoted-stays': ('a server that is demoted is not left', [
+        (ROUTE, '    if (!ngx_idempotency_redis_says_no_master(reply)) {\n',
+         '    if (1) {\n'),
+    ]),
+
     'wall-clock': ('leases go by the time of day', [
         (SHM, '    now = ngx_current_msec;\n',
          '    now = (uint64_t) ngx_time() * 1000 + ngx_cached_time->msec;\n'),
@@ -230,6 +246,8 @@ STORES = {
     'no-wait': ('redis',),
     'background-lost': ('redis',),
     'handover-lost': ('redis',),
+    'old-address': ('redis',),
+    'demoted-stays': ('redis',),
     'wall-clock': ('shm',),
 }
 

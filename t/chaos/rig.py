@@ -126,7 +126,7 @@ class Rig:
             self.upstream, locations=LOCATIONS, workers=2, level='notice',
             store=target, main=a['main'], module=a['module'], env=a['env'],
             http=HTTP % dict(lease=a['lease'], max=MAX_RESPONSE,
-                             more=a['http']))
+                             more=a['http'] + getattr(self.set, 'http', '')))
         end = time.monotonic() + 30
         while time.monotonic() < end:
             try:
