@@ -199,6 +199,7 @@ PARTS_multipart := $(foreach part,multipart multipart_part,\
                      request/ngx_http_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
+PARTS_left   := store/ngx_idempotency_redis_left.c
 
 .SECONDEXPANSION:
 $(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)
