@@ -464,6 +464,7 @@ ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
     }
 
     conn->replica = 1;
+    conn->redis->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_READONLY;
 
     ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_SAID_ROLE, 0,
                                  "is not the master");

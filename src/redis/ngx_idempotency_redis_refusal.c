@@ -13,10 +13,6 @@ typedef struct {
 } ngx_idempotency_redis_refusal_t;
 
 
-static ngx_uint_t ngx_idempotency_redis_refusal_has(ngx_str_t *text,
-    ngx_str_t *part);
-
-
 /* the first word, or that of an error within the error of a script */
 
 static ngx_idempotency_redis_refusal_t  ngx_idempotency_redis_refusal_words[] =
@@ -75,9 +71,7 @@ ngx_idempotency_redis_refusal(ngx_str_t *text)
 }
 
 
-/* as a whole word at the beginning, or behind the "-" of an error */
-
-static ngx_uint_t
+ngx_uint_t
 ngx_idempotency_redis_refusal_has(ngx_str_t *text, ngx_str_t *part)
 {
     u_char  *p, *last;

@@ -32,6 +32,9 @@ typedef enum {
  * script stands somewhere in the text of the script's error.
  */
 ngx_idempotency_redis_refusal_e ngx_idempotency_redis_refusal(ngx_str_t *text);
+/* As a whole word at the beginning, or behind the "-" of such an error? */
+ngx_uint_t ngx_idempotency_redis_refusal_has(ngx_str_t *text,
+    ngx_str_t *part);
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_REFUSAL_H_INCLUDED_ */

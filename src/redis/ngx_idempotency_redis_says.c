@@ -11,9 +11,7 @@ ngx_uint_t
 ngx_idempotency_redis_says(ngx_idempotency_redis_reply_t *reply,
     const char *word)
 {
-    u_char     *p, *last;
-    size_t      len;
-    ngx_str_t   text;
+    ngx_str_t  text, part;
 
     if (ngx_idempotency_redis_reply_type(reply) != NGX_IDEMPOTENCY_REDIS_ERROR)
     {
@@ -22,27 +20,12 @@ ngx_idempotency_redis_says(ngx_idempotency_redis_reply_t *reply,
 
     ngx_idempotency_redis_reply_string(reply, &text);
 
-    len = ngx_strlen(word);
-    p = text.data;
-    last = p + text.len;
+    part.data = (u_char *) word;
+    part.len = ngx_strlen(word);
 
-    /* ERR Error running script (call to f_...): @user_script:6: ... -WORD */
+    /* before 7.0: ERR Error running script (call to f_...): ... -WORD ... */
 
-    if (ngx_idempotency_redis_reply_is_error(reply,
-                                             "ERR Error running script"))
-    {
-        p = ngx_strlcasestrn(p, last, (u_char *) ": -", 3 - 1);
-
-        if (p == NULL) {
-            return 0;
-        }
-
-        p += 3;
-    }
-
-    return (size_t) (last - p) >= len
-           && ngx_strncmp(p, word, len) == 0
-           && (p + len == last || p[len] == ' ');
+    return ngx_idempotency_redis_refusal_has(&text, &part);
 }
 
 
