@@ -29,6 +29,17 @@ gw = Gateway(up, store='redis://127.0.0.1:%d amnesia=0' % server.port,
         idempotency_store_error pass;
         proxy_pass http://up;
     }
+    location /brief/ {
+        idempotency main;
+        idempotency_ttl 1s tombstone=1h;
+        proxy_pass http://up;
+    }
+    location /number/ {
+        idempotency main;
+        idempotency_sequence increasing;
+        idempotency_ttl 1s tombstone=1h;
+        proxy_pass http://up;
+    }
     location /largest/ {
         idempotency slow;
         idempotency_max_response 64m;
@@ -274,6 +285,36 @@ def test_times():
     same(ask(op='fetch', key='a'), ('ok', 'executing'), 'runs on')
     same(ask(op='release', key='a', owner='A'), ('ok', 'none'),
          'and is not issued again')
+
+
+def test_tombstone_without_memory():
+    """the first read after the ttl drops the answer, if Redis lets it"""
+    server('FLUSHALL')
+    same(gw.post('/brief/ok', 'brief').status, 201, 'a key')
+    for number in ('1', '2'):
+        same(gw.post('/number/ok', number).status, 201, 'number ' + number)
+    name, = [n for n in server('KEYS', RECORDS) if b'}' not in n]
+    ok(until(lambda: server('PTTL', name) < 3599900, 5), 'its ttl is over')
+    length = server('STRLEN', name)
+    server('CONFIG', 'SET', 'maxmemory', '1')
+    same(gw.post('/brief/ok', 'brief').status, 410, 'no memory: a tombstone')
+    same(server('STRLEN', name), length, 'no memory: its answer is still there')
+    for number in ('2', '1'):
+        same(gw.post('/number/ok', number).status, 410,
+             'no memory: a tombstone, number ' + number)
+    mark, = [n for n in server('KEYS', '*}') if len(n) < 60]
+    server('DEL', mark)
+    same(gw.post('/number/ok', '2').status, 410,
+         'no memory: a tombstone without a mark')
+    same(server('EXISTS', mark), 0, 'no memory: which is not made anew')
+    server('CONFIG', 'SET', 'maxmemory', '0')
+    same(gw.post('/brief/ok', 'brief').status, 410, 'memory: a tombstone')
+    same(server('STRLEN', name), 116, 'memory: without its answer')
+    ok(3590000 < server('PTTL', name) <= 3600000, 'memory: for its time')
+    same(gw.post('/number/ok', '2').status, 410, 'memory: of a number')
+    same(server('EXISTS', mark), 1, 'memory: its mark is back')
+    same(gw.post('/number/ok', '1').status, 410, 'memory: below it')
+    executed(up, 'brief', 1, 'tombstone')
 
 
 for test in sys.argv[1:] or [n for n in list(globals())

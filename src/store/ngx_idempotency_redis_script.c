@@ -169,6 +169,11 @@ static char  ngx_idempotency_redis_script_end[] =
     "return struct.pack('>BI8c16', result, now, own) .. value\n";
 
 
+/*
+ * Who first meets a tombstone drops its answer.  That gives memory back, and
+ * is left to the next one where the server does not write: it is full, say.
+ */
+
 static char  ngx_idempotency_redis_script_claim[] =
     "-- claim\n"
     "if flags % 4 >= 2 and (not r or st == 0) then result = 3\n"
@@ -185,7 +190,10 @@ static char  ngx_idempotency_redis_script_claim[] =
     "  if st == 5 and r_head + r_body > 0 then\n"
     "    local was = r_status\n"
     NGX_IDEMPOTENCY_REDIS_LUA_BARE
-    "    r_status, put = was, true\n"
+    "    r_status = was\n"
+    "    v = struct.pack(F, 1, " NGX_IDEMPOTENCY_REDIS_LUA_RECORD ")\n"
+    "    redis.pcall('SET', KEYS[1], v, 'PX',\n"
+    "                r_until - now + r_tomb * 1000)\n"
     "  end\n"
     "else\n"
     "  result, put = 1, true\n"
@@ -407,9 +415,15 @@ static char  ngx_idempotency_redis_script_number[] =
     "end\n";
 
 
+/*
+ * Where the record is there and the mark is not, the mark is made anew if the
+ * server writes; what is known is answered in any case.
+ */
+
 static char  ngx_idempotency_redis_script_number_end[] =
     "if (result == 1 or result == 2) and not below then\n"
-    "  redis.call('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 115, 122)\n"
+    "  local set = result == 1 and redis.call or redis.pcall\n"
+    "  set('SET', KEYS[2], '\\1' .. string.sub(ARGV[1], 115, 122)\n"
     "             .. string.sub(ARGV[1], 107, 114), 'PX', life)\n"
     "elseif result == 1 then redis.call('PEXPIRE', KEYS[2], life) end\n";
 
