@@ -9,6 +9,7 @@ what they are, whatever stands in the configuration.
 
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
@@ -22,6 +23,11 @@ gw = Gateway(up, workers=2, http='''
                       connect_timeout=500ms timeout=300ms;
 ''' % server.port, locations='''
     location = /stats { idempotency_stats; }
+    location /seq/ {
+        idempotency "a\\"b\\\\c";
+        idempotency_sequence increasing;
+        proxy_pass http://up;
+    }
     location /r/ { idempotency "a\\"b\\\\c"; proxy_pass http://up; }
     location "/\xe9\\"<b>\\n/" { idempotency main; proxy_pass http://up; }
 ''')
@@ -89,6 +95,31 @@ def settled_elsewhere():
        'that is no more', store()['unknown'])
 
 
+def looks():
+    """calls of scripts so far; nobody else asks"""
+    text = server('INFO', 'commandstats').decode()
+    return sum(int(n) for n in re.findall(r'cmdstat_eval\w*:calls=(\d+)', text))
+
+
+def sequences():
+    """a number is looked for under its own name"""
+    gw.post('/seq/reset', '7')
+    gw.post('/r/reset', 'lost')
+    ok(until(lambda: store()['unknown']['now'] == 2), 'two unknowns',
+       store()['unknown'])
+    before = looks()
+    ok(until(lambda: looks() >= before + 6, 60), 'looked at three times')
+    same(store()['unknown']['now'], 2, 'they still are')
+    for name in server('KEYS', '*}*'):
+        server('DEL', name)
+    ok(until(lambda: store()['unknown']['now'] == 1, 30),
+       'one that is no more', store()['unknown'])
+    for name in server('KEYS', RECORDS):
+        server('DEL', name)
+    ok(until(lambda: store()['unknown']['now'] == 0, 30),
+       'nor is the other', store()['unknown'])
+
+
 def full():
     up_line = 'idempotency_store_up{store="a\\"b\\\\c"} %d\n'
     server('CONFIG', 'SET', 'maxmemory', '1')
@@ -107,6 +138,7 @@ names()
 connections()
 full()
 settled_elsewhere()
+sequences()
 away()
 # it has come back empty, which is noticed
 gw.expected.append('keys may be forgotten')

@@ -356,7 +356,8 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
         since = op->record.created;
     }
 
-    ngx_idempotency_unknowns_note(op->store->unknowns, op->digest, since);
+    ngx_idempotency_unknowns_note(op->store->unknowns, op->digest, op->flags,
+                                  since);
 }
 
 

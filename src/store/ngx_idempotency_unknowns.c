@@ -15,13 +15,13 @@
 static ngx_uint_t ngx_idempotency_unknowns_is(
     ngx_idempotency_unknown_t *unknown, u_char *digest);
 static void ngx_idempotency_unknowns_ask(ngx_idempotency_store_t *store,
-    u_char *digest);
+    ngx_idempotency_unknown_t *unknown);
 static void ngx_idempotency_unknowns_asked(ngx_idempotency_op_t *op);
 
 
 void
 ngx_idempotency_unknowns_note(ngx_idempotency_unknowns_t *unknowns,
-    u_char *digest, time_t since)
+    u_char *digest, ngx_uint_t flags, time_t since)
 {
     ngx_uint_t                  i;
     ngx_idempotency_unknown_t  *unknown;
@@ -46,6 +46,7 @@ ngx_idempotency_unknowns_note(ngx_idempotency_unknowns_t *unknowns,
         (void) ngx_atomic_fetch_add(&unknowns->number, 1);
 
         unknown->since = since;
+        unknown->flags = flags & NGX_IDEMPOTENCY_SEQUENCE;
         ngx_memcpy(unknown->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
 
         ngx_memory_barrier();
@@ -127,7 +128,7 @@ ngx_idempotency_unknowns_check(ngx_idempotency_store_t *store)
             break;
         }
 
-        ngx_idempotency_unknowns_ask(store, unknown.digest);
+        ngx_idempotency_unknowns_ask(store, &unknown);
     }
 
     store->unknowns->checked = i;
@@ -135,7 +136,8 @@ ngx_idempotency_unknowns_check(ngx_idempotency_store_t *store)
 
 
 static void
-ngx_idempotency_unknowns_ask(ngx_idempotency_store_t *store, u_char *digest)
+ngx_idempotency_unknowns_ask(ngx_idempotency_store_t *store,
+    ngx_idempotency_unknown_t *unknown)
 {
     ngx_int_t              rc;
     ngx_idempotency_op_t  *op;
@@ -145,8 +147,9 @@ ngx_idempotency_unknowns_ask(ngx_idempotency_store_t *store, u_char *digest)
         return;
     }
 
-    ngx_memcpy(op->digest, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(op->digest, unknown->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
 
+    op->flags = unknown->flags;
     op->handler = ngx_idempotency_unknowns_asked;
 
     rc = ngx_idempotency_op_submit(op);

@@ -35,6 +35,8 @@ typedef enum {
 typedef struct {
     ngx_atomic_t                    state;
     ngx_atomic_t                    since;       /* seconds */
+    ngx_atomic_t                    flags;       /* SEQUENCE, or 0: a store
+                                                    names these otherwise */
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
 } ngx_idempotency_unknown_t;
 
@@ -51,7 +53,7 @@ typedef struct {
 
 /* a record is unknown since then; without room it is not noted */
 void ngx_idempotency_unknowns_note(ngx_idempotency_unknowns_t *unknowns,
-    u_char *digest, time_t since);
+    u_char *digest, ngx_uint_t flags, time_t since);
 
 /* it is not, or no longer */
 void ngx_idempotency_unknowns_forget(ngx_idempotency_unknowns_t *unknowns,
