@@ -1,14 +1,27 @@
 
 /*
- * Acknowledgement by replicas: one WAIT behind all that leaves in one write.
+ * Acknowledgement by replicas and by disks: one WAIT, and one WAITAOF, behind
+ * all that leaves in one write.
  *
  * Redis does nothing else for a connection that waits, so the next write is
- * held back until the reply is there: however long the replicas take, nobody
- * waits for more than two of them.
+ * held back until the replies are there: however long the replicas take, no
+ * command waits for more than two of them.
  */
 
 
 #include "ngx_idempotency_redis_link.h"
+
+
+static ngx_int_t ngx_idempotency_redis_ack_push(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *ack,
+    ngx_str_t *args, ngx_uint_t n);
+static void ngx_idempotency_redis_ack_synced(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_ack_refused(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *ack,
+    ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_ack_forget(
+    ngx_idempotency_redis_cmd_t *ack);
 
 
 /* bytes up to here may be written now */
@@ -16,11 +29,9 @@
 ngx_int_t
 ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_int_t                     rc;
-    ngx_str_t                     args[3], bytes;
-    ngx_idempotency_redis_t      *redis;
-    ngx_idempotency_redis_cmd_t  *ack;
-    u_char                        number[NGX_INT_T_LEN], msec[NGX_INT_T_LEN];
+    ngx_str_t                 args[4];
+    ngx_idempotency_redis_t  *redis;
+    u_char                    number[NGX_INT_T_LEN], msec[NGX_INT_T_LEN];
 
     redis = conn->redis;
 
@@ -33,19 +44,60 @@ ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn)
         return NGX_OK;
     }
 
-    ngx_str_set(&args[0], "WAIT");
+    conn->acks = 0;
+    conn->synced = 0;
+    conn->denied = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
 
-    args[1].data = number;
-    args[1].len = ngx_sprintf(number, "%ui", redis->replicas) - number;
+    if (redis->replicas) {
+        ngx_str_set(&args[0], "WAIT");
 
-    args[2].data = msec;
-    args[2].len = ngx_sprintf(msec, "%M", redis->replicas_wait) - msec;
+        args[1].data = number;
+        args[1].len = ngx_sprintf(number, "%ui", redis->replicas) - number;
 
-    if (ngx_idempotency_redis_encode(args, 3, &bytes) != NGX_OK) {
-        return NGX_ERROR;
+        args[2].data = msec;
+        args[2].len = ngx_sprintf(msec, "%M", redis->replicas_wait) - msec;
+
+        if (ngx_idempotency_redis_ack_push(conn, &conn->ack, args, 3)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
-    ack = &conn->ack;
+    if (redis->fsync) {
+        ngx_str_set(&args[0], "WAITAOF");
+        ngx_str_set(&args[1], "1");
+
+        args[2].data = number;
+        args[2].len = ngx_sprintf(number, "%ui", redis->fsync - 1) - number;
+
+        args[3].data = msec;
+        args[3].len = ngx_sprintf(msec, "%M", redis->fsync_wait) - msec;
+
+        if (ngx_idempotency_redis_ack_push(conn, &conn->sync, args, 4)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    conn->unacked = 0;
+    conn->batch = conn->appended;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_ack_push(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_cmd_t *ack, ngx_str_t *args, ngx_uint_t n)
+{
+    ngx_int_t  rc;
+    ngx_str_t  bytes;
+
+    if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     ngx_memzero(ack, sizeof(ngx_idempotency_redis_cmd_t));
 
@@ -57,9 +109,7 @@ ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn)
         return NGX_ERROR;
     }
 
-    conn->unacked = 0;
-    conn->acking = 1;
-    conn->batch = conn->appended;
+    conn->acking++;
 
     return NGX_OK;
 }
@@ -75,20 +125,39 @@ ngx_idempotency_redis_ack_hold(ngx_idempotency_redis_conn_t *conn,
 }
 
 
-/* an error of WAIT is no acknowledgement */
+/* an error is no acknowledgement */
 
 void
 ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
-    ngx_idempotency_redis_reply_t *reply)
+    ngx_idempotency_redis_cmd_t *ack, ngx_idempotency_redis_reply_t *reply)
 {
     int64_t                         n;
     ngx_queue_t                    *q, queue;
     ngx_idempotency_redis_cmd_t    *cmd;
     ngx_idempotency_redis_reply_t  *held;
 
-    n = ngx_idempotency_redis_reply_integer(reply);
+    ack->queue.next = NULL;
 
-    conn->acking = 0;
+    if (ngx_idempotency_redis_reply_type(reply) == NGX_IDEMPOTENCY_REDIS_ERROR)
+    {
+        ngx_idempotency_redis_ack_refused(conn, ack, reply);
+
+    } else if (ack == &conn->ack) {
+        n = ngx_idempotency_redis_reply_integer(reply);
+        conn->acks = (ngx_uint_t) ngx_max(n, 0);
+
+    } else {
+        ngx_idempotency_redis_ack_synced(conn, reply);
+    }
+
+    if (--conn->acking) {
+        return;
+    }
+
+    if (conn->denied == NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE) {
+        conn->redis->denied = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
+    }
+
     ngx_post_event(&conn->flush, &ngx_posted_events);
 
     ngx_queue_init(&queue);
@@ -103,7 +172,9 @@ ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
 
         held = cmd->reply;
         cmd->reply = NULL;
-        cmd->acks = (ngx_uint_t) ngx_max(n, 0);
+        cmd->acks = conn->acks;
+        cmd->synced = conn->synced;
+        cmd->refusal = conn->denied;
 
         if (cmd->handler) {
             cmd->handler(cmd, held);
@@ -111,6 +182,66 @@ ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
 
         ngx_idempotency_redis_reply_free(held);
     }
+}
+
+
+/* WAITAOF tells two numbers: whether the master has it on disk, and replicas */
+
+static void
+ngx_idempotency_redis_ack_synced(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    int64_t                         local, n;
+    ngx_idempotency_redis_reply_t  *first, *second;
+
+    first = ngx_idempotency_redis_reply_element(reply, 0);
+    second = ngx_idempotency_redis_reply_element(reply, 1);
+
+    if (first == NULL || second == NULL) {
+        return;
+    }
+
+    local = ngx_idempotency_redis_reply_integer(first);
+    n = ngx_idempotency_redis_reply_integer(second);
+
+    if (local > 0) {
+        conn->synced = 1 + (ngx_uint_t) ngx_max(n, 0);
+    }
+}
+
+
+/* one line for each kind of error, until there is none */
+
+static void
+ngx_idempotency_redis_ack_refused(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_cmd_t *ack, ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                 text;
+    ngx_idempotency_redis_t  *redis;
+
+    redis = conn->redis;
+
+    ngx_idempotency_redis_reply_string(reply, &text);
+
+    conn->denied = ngx_idempotency_redis_refusal(&text);
+
+    if (ack == &conn->sync
+        && conn->denied != NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM)
+    {
+        conn->denied = NGX_IDEMPOTENCY_REDIS_REFUSAL_NO_AOF;
+    }
+
+    if (redis->denied == conn->denied) {
+        return;
+    }
+
+    redis->denied = conn->denied;
+
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                  "idempotency store \"%V\" refuses %s, node \"%V\": \"%V\"; "
+                  "new keys are refused and answers may get lost",
+                  &redis->name, (ack == &conn->sync) ? "WAITAOF" : "WAIT",
+                  &conn->node->name, &text);
 }
 
 
@@ -137,12 +268,22 @@ ngx_idempotency_redis_ack_drop(ngx_idempotency_redis_conn_t *conn)
         ngx_queue_insert_tail(&conn->lost, q);
     }
 
-    if (conn->acking && conn->ack.queue.next) {
-        ngx_queue_remove(&conn->ack.queue);
-        conn->ack.queue.next = NULL;
+    if (conn->acking) {
+        ngx_idempotency_redis_ack_forget(&conn->ack);
+        ngx_idempotency_redis_ack_forget(&conn->sync);
     }
 
     conn->acking = 0;
     conn->unacked = 0;
     conn->batch = 0;
+}
+
+
+static void
+ngx_idempotency_redis_ack_forget(ngx_idempotency_redis_cmd_t *ack)
+{
+    if (ack->queue.next) {
+        ngx_queue_remove(&ack->queue);
+        ack->queue.next = NULL;
+    }
 }

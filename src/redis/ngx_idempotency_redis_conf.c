@@ -28,6 +28,10 @@ static char *ngx_idempotency_redis_conf_number(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
 static char *ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
+static char *ngx_idempotency_redis_conf_fsync(ngx_conf_t *cf,
+    ngx_str_t *value, void *field);
+static char *ngx_idempotency_redis_conf_wait(ngx_conf_t *cf,
+    ngx_str_t *value, ngx_uint_t *number, ngx_msec_t *msec);
 static char *ngx_idempotency_redis_conf_amnesia(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
 static char *ngx_idempotency_redis_conf_eviction(ngx_conf_t *cf,
@@ -72,6 +76,11 @@ static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
       ngx_idempotency_redis_conf_replicas,
       0,
       "a number from 1 to 16, as in \"2\" or \"2:100ms\"" },
+
+    { ngx_string("fsync="),
+      ngx_idempotency_redis_conf_fsync,
+      0,
+      "a number from 1 to 16, as in \"1\" or \"2:200ms\"" },
 
     { ngx_string("amnesia="),
       ngx_idempotency_redis_conf_amnesia,
@@ -149,7 +158,8 @@ ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
                            "\"idempotency_store\" \"%V\", a Redis store takes "
                            "prefix=, connect_timeout=, timeout=, "
                            "connections=, password_file=, replicas=, "
-                           "amnesia=, eviction=, cache=, sentinel_user=, "
+                           "fsync=, amnesia=, eviction=, cache=, "
+                           "sentinel_user=, "
                            "sentinel_password_file="
 #if (NGX_SSL)
                            ", ssl_trusted_certificate=, ssl_certificate=, "
@@ -238,31 +248,46 @@ static char *
 ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf, ngx_str_t *value,
     void *field)
 {
-    u_char     *colon, *last;
-    ngx_int_t   n;
-    ngx_str_t   number, time;
-
     ngx_idempotency_redis_t *redis = field;
 
-    (void) cf;
+    return ngx_idempotency_redis_conf_wait(cf, value, &redis->replicas,
+                                           &redis->replicas_wait);
+}
 
-    if (redis->replicas) {
+
+static char *
+ngx_idempotency_redis_conf_fsync(ngx_conf_t *cf, ngx_str_t *value,
+    void *field)
+{
+    ngx_idempotency_redis_t *redis = field;
+
+    return ngx_idempotency_redis_conf_wait(cf, value, &redis->fsync,
+                                           &redis->fsync_wait);
+}
+
+
+static char *
+ngx_idempotency_redis_conf_wait(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_uint_t *number, ngx_msec_t *msec)
+{
+    u_char     *colon, *last;
+    ngx_int_t   n;
+    ngx_str_t   time;
+
+    if (*number) {
         return "is duplicate";
     }
 
     last = value->data + value->len;
     colon = ngx_strlchr(value->data, last, ':');
 
-    number.data = value->data;
-    number.len = (colon ? colon : last) - value->data;
-
-    n = ngx_atoi(number.data, number.len);
+    n = ngx_atoi(value->data, (colon ? colon : last) - value->data);
 
     if (n < 1 || n > NGX_IDEMPOTENCY_REDIS_REPLICAS_MAX) {
         return NGX_CONF_ERROR;
     }
 
-    redis->replicas = n;
+    *number = n;
 
     if (colon == NULL) {
         return NGX_CONF_OK;
@@ -271,7 +296,7 @@ ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf, ngx_str_t *value,
     time.data = colon + 1;
     time.len = last - time.data;
 
-    return ngx_idempotency_redis_conf_msec(cf, &time, &redis->replicas_wait);
+    return ngx_idempotency_redis_conf_msec(cf, &time, msec);
 }
 
 
@@ -381,6 +406,7 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis)
 {
     ngx_uint_t                      i;
+    ngx_msec_t                      wait;
     ngx_idempotency_redis_place_t  *place;
 
     if (redis->connect_timeout == 0) {
@@ -403,11 +429,20 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
         redis->replicas_wait = ngx_max(redis->timeout / 4, 1);
     }
 
-    if (redis->replicas && redis->replicas_wait > redis->timeout / 2) {
+    if (redis->fsync_wait == 0) {
+        redis->fsync_wait = ngx_max(redis->timeout / 4, 1);
+    }
+
+    wait = (redis->replicas ? redis->replicas_wait : 0)
+           + (redis->fsync ? redis->fsync_wait : 0);
+
+    if (wait > ngx_max(redis->timeout / 2, 2)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"idempotency_store\" \"%V\" waits longer for "
-                           "its replicas than half of its \"timeout=\", make "
-                           "the time of \"replicas=\" shorter", &redis->name);
+                           "its %s than half of its \"timeout=\", make "
+                           "the time of \"%s\" shorter", &redis->name,
+                           redis->replicas ? "replicas" : "disks",
+                           redis->replicas ? "replicas=" : "fsync=");
         return NGX_CONF_ERROR;
     }
 

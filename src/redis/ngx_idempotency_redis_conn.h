@@ -68,9 +68,11 @@ typedef enum {
  * cmd->sent tells whether a server may have seen the command: 0 means that
  * it was never executed; and cmd->stuck that its connection was up and timed
  * out, because of this command or another one.  With cmd->wait, and
- * "replicas" configured, the handler is called when these have the command
- * too, or their time is over: cmd->acks tells how many have it.  A worker that
- * exits calls no handler but, where there is one, "abandon": nobody will see
+ * "replicas" or "fsync" configured, the handler is called when these have the
+ * command too, or their time is over: cmd->acks tells how many replicas have
+ * it, cmd->synced how many servers on disk, and cmd->refusal whether the
+ * server could not be asked, see ngx_idempotency_redis_is_acked().  A worker
+ * that exits calls no handler but, where there is one, "abandon": nobody sees
  * the command again.
  */
 
@@ -96,6 +98,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_uint_t                          moves;   /* from server to server */
     ngx_idempotency_redis_reply_t      *reply;   /* until replicas have it */
     ngx_uint_t                          acks;    /* of replicas */
+    ngx_uint_t                          synced;  /* servers, on disk */
     unsigned                            wait:1;  /* for these */
     unsigned                            sent:1;
     unsigned                            stuck:1;
@@ -234,6 +237,8 @@ struct ngx_idempotency_redis_s {
 
     ngx_uint_t                          replicas;    /* to acknowledge */
     ngx_msec_t                          replicas_wait;
+    ngx_uint_t                          fsync;       /* servers with a disk */
+    ngx_msec_t                          fsync_wait;
     ngx_msec_t                          amnesia;     /* no new claims for; or
                                                         unset: see lease */
     ngx_msec_t                          lease;       /* the longest of ours */
@@ -292,8 +297,21 @@ struct ngx_idempotency_redis_s {
 
     ngx_idempotency_redis_refusal_e     refusal;
 
+    /* the last error of WAIT or WAITAOF that was logged */
+
+    ngx_idempotency_redis_refusal_e     denied;
+
     unsigned                            started:1;
 };
+
+
+/* are commands to be acknowledged at all, and is this one? */
+
+#define ngx_idempotency_redis_acks(redis)                                     \
+    ((redis)->replicas || (redis)->fsync)
+
+#define ngx_idempotency_redis_is_acked(redis, cmd)                            \
+    ((cmd)->acks >= (redis)->replicas && (cmd)->synced >= (redis)->fsync)
 
 
 /*

@@ -315,7 +315,12 @@ struct ngx_idempotency_redis_conn_s {
     /* see ack */
 
     ngx_queue_t                         held;        /* have a reply */
-    ngx_idempotency_redis_cmd_t         ack;
+    ngx_idempotency_redis_cmd_t         ack;         /* WAIT */
+    ngx_idempotency_redis_cmd_t         sync;        /* WAITAOF */
+    ngx_uint_t                          acking;      /* of these are sent */
+    ngx_uint_t                          acks;        /* what they have said */
+    ngx_uint_t                          synced;
+    ngx_idempotency_redis_refusal_e     denied;
     uint64_t                            batch;       /* may be written */
 
     ngx_idempotency_redis_reader_t     *reader;
@@ -331,7 +336,6 @@ struct ngx_idempotency_redis_conn_s {
     unsigned                            again:1;     /* was ready before */
     unsigned                            refuses:1;   /* until it is ready */
     unsigned                            unacked:1;   /* since the last WAIT */
-    unsigned                            acking:1;    /* WAIT is sent */
 };
 
 
@@ -502,7 +506,7 @@ void ngx_idempotency_redis_bytes_clear(ngx_idempotency_redis_bytes_t *bytes,
     size_t keep);
 
 
-/* ack: replicas */
+/* ack: replicas and disks */
 
 /* Decides what may be written now, with a WAIT behind it if need be. */
 ngx_int_t ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn);
@@ -510,7 +514,7 @@ ngx_int_t ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn);
 void ngx_idempotency_redis_ack_hold(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 void ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
-    ngx_idempotency_redis_reply_t *reply);
+    ngx_idempotency_redis_cmd_t *ack, ngx_idempotency_redis_reply_t *reply);
 void ngx_idempotency_redis_ack_drop(ngx_idempotency_redis_conn_t *conn);
 
 

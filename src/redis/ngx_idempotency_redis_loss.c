@@ -364,7 +364,7 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
             how = (value == 1) ? "has come back without its data"
                                : "has come back behind its data";
 
-        } else if (redis->replicas == 0) {
+        } else if (!ngx_idempotency_redis_acks(redis)) {
             shard->known.seen = ngx_max(shard->known.seen, value);
         }
     }

@@ -90,7 +90,7 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     ngx_queue_insert_tail(&conn->commands, &cmd->queue);
     conn->ncommands++;
 
-    if (cmd->wait && conn->redis->replicas) {
+    if (cmd->wait && ngx_idempotency_redis_acks(conn->redis)) {
         conn->unacked = 1;
     }
 
@@ -183,7 +183,7 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
     bytes = (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) ? &conn->hello
                                                          : &conn->out;
 
-    if (bytes == &conn->out && conn->redis->replicas
+    if (bytes == &conn->out && ngx_idempotency_redis_acks(conn->redis)
         && ngx_idempotency_redis_ack_batch(conn) != NGX_OK)
     {
         ngx_idempotency_redis_pipe_closed(conn, 0);
@@ -194,7 +194,7 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
 
         len = bytes->last - bytes->pos;
 
-        if (bytes == &conn->out && conn->redis->replicas) {
+        if (bytes == &conn->out && ngx_idempotency_redis_acks(conn->redis)) {
             len = (size_t) ngx_min(len, conn->batch - conn->written);
 
             if (len == 0) {
@@ -400,8 +400,8 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         cmd->shard->used = 1;
     }
 
-    if (cmd == &conn->ack) {
-        ngx_idempotency_redis_ack_told(conn, reply);
+    if (cmd == &conn->ack || cmd == &conn->sync) {
+        ngx_idempotency_redis_ack_told(conn, cmd, reply);
         return NGX_OK;
     }
 
@@ -415,7 +415,7 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_OK;
     }
 
-    if (cmd->wait && conn->redis->replicas
+    if (cmd->wait && ngx_idempotency_redis_acks(conn->redis)
         && cmd->refusal == NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE)
     {
         ngx_idempotency_redis_ack_hold(conn, cmd, reply);

@@ -42,8 +42,6 @@ static ngx_idempotency_redis_refusal_t  ngx_idempotency_redis_refusal_texts[] =
       NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM },
     { ngx_string("ERR invalid password"),
       NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM },
-    { ngx_string("ERR unknown command"),
-      NGX_IDEMPOTENCY_REDIS_REFUSAL_COMMAND },
     { ngx_null_string, 0 }
 };
 

@@ -22,7 +22,7 @@ typedef enum {
     NGX_IDEMPOTENCY_REDIS_REFUSAL_LOADING,
     NGX_IDEMPOTENCY_REDIS_REFUSAL_DOWN,         /* others are, it waits */
     NGX_IDEMPOTENCY_REDIS_REFUSAL_TRYAGAIN,     /* the slot moves */
-    NGX_IDEMPOTENCY_REDIS_REFUSAL_COMMAND,      /* not known to the server */
+    NGX_IDEMPOTENCY_REDIS_REFUSAL_NO_AOF,       /* no WAITAOF, or no AOF */
     NGX_IDEMPOTENCY_REDIS_REFUSAL_OTHER
 } ngx_idempotency_redis_refusal_e;
 

@@ -349,7 +349,7 @@ ngx_idempotency_redis_tick_ticked(ngx_idempotency_redis_cmd_t *cmd,
     counter->ticking = 0;
 
     if (reply == NULL
-        || cmd->acks < counter->redis->replicas
+        || !ngx_idempotency_redis_is_acked(counter->redis, cmd)
         || ngx_idempotency_redis_reply_type(reply)
            != NGX_IDEMPOTENCY_REDIS_INTEGER)
     {

@@ -477,7 +477,10 @@ ngx_idempotency_redis_op_refusal(ngx_idempotency_redis_refusal_e refusal)
     case NGX_IDEMPOTENCY_REDIS_REFUSAL_DOWN:
         return NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
 
-    default: /* COMMAND, OTHER */
+    case NGX_IDEMPOTENCY_REDIS_REFUSAL_NO_AOF:
+        return NGX_IDEMPOTENCY_REFUSAL_NO_FSYNC;
+
+    default: /* NONE, OTHER */
         return NGX_IDEMPOTENCY_REFUSAL_OTHER;
     }
 }

@@ -93,9 +93,8 @@ typedef struct {
 
     /* see safe */
 
-    ngx_uint_t                     few;        /* times too few replicas */
-
-    unsigned                       lonely:1;   /* too few replicas now */
+    ngx_uint_t                     few;        /* not acknowledged since */
+    ngx_idempotency_refusal_e      unacked;    /* why, NONE: they are */
 } ngx_idempotency_redis_ctx_t;
 
 
@@ -306,7 +305,7 @@ void ngx_idempotency_redis_safe_renew(ngx_idempotency_redis_t *redis);
  */
 void ngx_idempotency_redis_safe_claim(ngx_idempotency_redis_op_t *rop);
 
-/* Are replicas to have it? */
+/* Are replicas, or disks, to have it? */
 ngx_uint_t ngx_idempotency_redis_safe_waits(ngx_idempotency_redis_op_t *rop);
 
 /*

@@ -16,8 +16,10 @@ static ngx_idempotency_refusal_e ngx_idempotency_redis_safe_why(
     ngx_idempotency_redis_op_t *rop);
 static ngx_int_t ngx_idempotency_redis_safe_check(
     ngx_idempotency_redis_op_t *rop);
-static ngx_uint_t ngx_idempotency_redis_safe_acked(
+static ngx_idempotency_refusal_e ngx_idempotency_redis_safe_unacked(
     ngx_idempotency_redis_op_t *rop);
+static void ngx_idempotency_redis_safe_tell(ngx_idempotency_redis_op_t *rop,
+    ngx_idempotency_refusal_e why);
 
 
 /* whose zone it is: another may have the same name */
@@ -289,7 +291,8 @@ ngx_idempotency_redis_safe(ngx_idempotency_redis_op_t *rop)
 static ngx_int_t
 ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
 {
-    ngx_idempotency_op_t  *op;
+    ngx_idempotency_op_t       *op;
+    ngx_idempotency_refusal_e   why;
 
     op = rop->op;
 
@@ -335,11 +338,11 @@ ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
         }
     }
 
-    if (!ngx_idempotency_redis_safe_acked(rop)
-        && op->type == NGX_IDEMPOTENCY_CLAIM)
-    {
+    why = ngx_idempotency_redis_safe_unacked(rop);
+
+    if (why && op->type == NGX_IDEMPOTENCY_CLAIM) {
         op->unsure = 1;
-        op->refusal = NGX_IDEMPOTENCY_REFUSAL_NO_REPLICAS;
+        op->refusal = why;
         return NGX_DECLINED;
     }
 
@@ -349,39 +352,82 @@ ngx_idempotency_redis_safe_check(ngx_idempotency_redis_op_t *rop)
 
 /* one line when they stay away, and one when they are back */
 
-static ngx_uint_t
-ngx_idempotency_redis_safe_acked(ngx_idempotency_redis_op_t *rop)
+static ngx_idempotency_refusal_e
+ngx_idempotency_redis_safe_unacked(ngx_idempotency_redis_op_t *rop)
 {
+    ngx_idempotency_redis_t      *redis;
+    ngx_idempotency_refusal_e     why;
     ngx_idempotency_redis_ctx_t  *ctx;
 
     ctx = rop->op->store->data;
+    redis = &ctx->redis;
 
-    if (rop->cmd.acks >= ctx->redis.replicas) {
+    if (rop->cmd.refusal != NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE) {
+        why = ngx_idempotency_redis_op_refusal(rop->cmd.refusal);
 
-        if (ctx->lonely) {
-            ctx->lonely = 0;
+    } else if (rop->cmd.acks < redis->replicas) {
+        why = NGX_IDEMPOTENCY_REFUSAL_NO_REPLICAS;
 
-            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                          "idempotency store \"%V\" has its replicas again, "
-                          "operations without: %ui",
-                          &ctx->store->name, ctx->few);
-        }
+    } else if (rop->cmd.synced < redis->fsync) {
+        why = NGX_IDEMPOTENCY_REFUSAL_NO_FSYNC;
 
-        return 1;
+    } else {
+        why = NGX_IDEMPOTENCY_REFUSAL_NONE;
     }
 
-    ctx->few++;
-    ngx_idempotency_count(ctx->store->counts->unacked);
+    if (why != NGX_IDEMPOTENCY_REFUSAL_NONE) {
+        ctx->few++;
+        ngx_idempotency_count(ctx->store->counts->unacked);
+    }
 
-    if (!ctx->lonely) {
-        ctx->lonely = 1;
+    if (why != ctx->unacked) {
+        ngx_idempotency_redis_safe_tell(rop, why);
+        ctx->unacked = why;
+    }
 
+    return why;
+}
+
+
+static void
+ngx_idempotency_redis_safe_tell(ngx_idempotency_redis_op_t *rop,
+    ngx_idempotency_refusal_e why)
+{
+    ngx_idempotency_redis_t      *redis;
+    ngx_idempotency_redis_ctx_t  *ctx;
+
+    ctx = rop->op->store->data;
+    redis = &ctx->redis;
+
+    if (why == NGX_IDEMPOTENCY_REFUSAL_NONE) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" has its %s again, "
+                      "operations without: %ui", &redis->name,
+                      redis->replicas ? "replicas" : "data on disk",
+                      ctx->few);
+        ctx->few = 0;
+        return;
+    }
+
+    if (rop->cmd.refusal != NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE) {
+
+        /* the error was logged as it came */
+
+        return;
+    }
+
+    if (why == NGX_IDEMPOTENCY_REFUSAL_NO_REPLICAS) {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\": %ui of %ui replicas have "
                       "acknowledged, new keys are refused and answers may "
                       "get lost until they do",
-                      &ctx->store->name, rop->cmd.acks, ctx->redis.replicas);
+                      &redis->name, rop->cmd.acks, redis->replicas);
+        return;
     }
 
-    return 0;
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                  "idempotency store \"%V\": %ui of %ui servers have written "
+                  "to disk in time, new keys are refused and answers may "
+                  "get lost until they do",
+                  &redis->name, rop->cmd.synced, redis->fsync);
 }
