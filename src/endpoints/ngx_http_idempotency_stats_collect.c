@@ -247,10 +247,13 @@ ngx_http_idempotency_stats_redis_state(
 
     connections = store->now.redis.connections;
 
-    /* before a new key has asked, too */
+    /* before a new key has asked, too, unless a login tells more */
 
-    if (connections[NGX_IDEMPOTENCY_REDIS_IS_READY] == 0) {
-
+    if (connections[NGX_IDEMPOTENCY_REDIS_IS_READY] == 0
+        && store->refusing != NGX_IDEMPOTENCY_REFUSAL_READONLY
+        && store->refusing != NGX_IDEMPOTENCY_REFUSAL_NOT_PERMITTED
+        && store->refusing != NGX_IDEMPOTENCY_REFUSAL_LOADING)
+    {
         if (store->refusing == NGX_IDEMPOTENCY_REFUSAL_NONE) {
             store->refusing = NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
         }

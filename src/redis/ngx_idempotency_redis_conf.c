@@ -10,7 +10,6 @@
 #define NGX_IDEMPOTENCY_REDIS_CONNECT_TIMEOUT  1000
 #define NGX_IDEMPOTENCY_REDIS_TIMEOUT_DEFAULT  500
 #define NGX_IDEMPOTENCY_REDIS_CONNECTIONS_MAX  64
-#define NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX     4096
 #define NGX_IDEMPOTENCY_REDIS_REPLICAS_MAX     16
 
 
@@ -42,10 +41,6 @@ static char *ngx_idempotency_redis_conf_str(ngx_conf_t *cf, ngx_str_t *value,
 static char *ngx_idempotency_redis_conf_flag(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 #endif
-static char *ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_account_t *account);
-static char *ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
-    ngx_str_t *text);
 static char *ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place);
 
@@ -457,9 +452,9 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_idempotency_redis_conf_password(cf, redis, &redis->account)
+    if (ngx_idempotency_redis_secret_conf(cf, redis, &redis->account)
         != NGX_CONF_OK
-        || ngx_idempotency_redis_conf_password(cf, redis, &redis->sentinel)
+        || ngx_idempotency_redis_secret_conf(cf, redis, &redis->sentinel)
            != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -485,117 +480,6 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
     return NGX_CONF_OK;
 
 #endif
-}
-
-
-static char *
-ngx_idempotency_redis_conf_password(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_account_t *account)
-{
-    char        *rv;
-    ngx_str_t    text;
-    ngx_file_t   file;
-
-    if (account->password_file.len == 0) {
-        return NGX_CONF_OK;
-    }
-
-    if (account->password.len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"idempotency_store\" \"%V\" has a password in "
-                           "its target and a \"password_file=\", remove one "
-                           "of them", &redis->name);
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_conf_full_name(cf->cycle, &account->password_file, 1)
-        != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_memzero(&file, sizeof(ngx_file_t));
-
-    file.name = account->password_file;
-    file.log = cf->log;
-
-    file.fd = ngx_open_file(file.name.data, NGX_FILE_RDONLY, NGX_FILE_OPEN,
-                            0);
-
-    if (file.fd == NGX_INVALID_FILE) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           ngx_open_file_n " \"%V\" failed, the "
-                           "\"password_file=\" of \"idempotency_store\" "
-                           "\"%V\"", &file.name, &redis->name);
-        return NGX_CONF_ERROR;
-    }
-
-    rv = ngx_idempotency_redis_conf_read(cf, &file, &text);
-
-    if (ngx_close_file(file.fd) == NGX_FILE_ERROR) {
-        ngx_conf_log_error(NGX_LOG_ALERT, cf, ngx_errno,
-                           ngx_close_file_n " \"%V\" failed", &file.name);
-    }
-
-    if (rv != NGX_CONF_OK) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid \"password_file=%V\" of "
-                           "\"idempotency_store\" \"%V\", it must hold one "
-                           "line of at most %d bytes", &file.name,
-                           &redis->name, NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX);
-        return NGX_CONF_ERROR;
-    }
-
-    account->password = text;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_idempotency_redis_conf_read(ngx_conf_t *cf, ngx_file_t *file,
-    ngx_str_t *text)
-{
-    u_char   *buf, *p, *last;
-    ssize_t   n;
-
-    /* with room for its line end, and a byte to see that it is longer */
-
-    buf = ngx_pnalloc(cf->pool, NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX + 3);
-    if (buf == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    n = ngx_read_file(file, buf, NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX + 3, 0);
-
-    if (n <= 0) {
-        return NGX_CONF_ERROR;
-    }
-
-    last = buf + n;
-
-    if (last[-1] == LF) {
-        last--;
-
-        if (last > buf && last[-1] == CR) {
-            last--;
-        }
-    }
-
-    if (last == buf || last - buf > NGX_IDEMPOTENCY_REDIS_PASSWORD_MAX) {
-        return NGX_CONF_ERROR;
-    }
-
-    for (p = buf; p < last; p++) {
-        if (*p == LF || *p == '\0') {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    text->data = buf;
-    text->len = last - buf;
-
-    return NGX_CONF_OK;
 }
 
 

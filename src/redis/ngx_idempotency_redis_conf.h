@@ -25,6 +25,10 @@ char *ngx_idempotency_redis_conf_param(ngx_conf_t *cf, ngx_str_t *param,
 char *ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis);
 
+/* The password file of an account, if it has one. */
+char *ngx_idempotency_redis_secret_conf(ngx_conf_t *cf,
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_account_t *account);
+
 #if (NGX_SSL)
 /* TLS as the target and the parameters want it, or none. */
 char *ngx_idempotency_redis_conf_tls(ngx_conf_t *cf,

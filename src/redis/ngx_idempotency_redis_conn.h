@@ -140,10 +140,28 @@ typedef struct {
 } ngx_idempotency_redis_place_t;
 
 
+/* of a file: another one, or one that was written to, has another */
+
+typedef struct {
+    ngx_file_uniq_t                     uniq;
+    off_t                               size;
+    time_t                              mtime;
+    ngx_uint_t                          nsec;
+} ngx_idempotency_redis_stamp_t;
+
+
+/*
+ * Who we are.  With a file each worker has the password that it has read last,
+ * see secret; "version" changes with it.
+ */
+
 typedef struct {
     ngx_str_t                           user;
     ngx_str_t                           password;
     ngx_str_t                           password_file;
+    ngx_idempotency_redis_stamp_t       stamp;       /* when it was read */
+    ngx_uint_t                          version;
+    ngx_uint_t                          warned;
 } ngx_idempotency_redis_account_t;
 
 
@@ -284,6 +302,7 @@ struct ngx_idempotency_redis_s {
     ngx_idempotency_redis_now_t        *now;
     ngx_idempotency_redis_detector_t   *detector;
     ngx_idempotency_redis_hear_t       *hear;
+    ngx_event_t                         secrets;     /* looks at files */
 
     ngx_queue_t                         nodes;
     ngx_queue_t                         ears;        /* nodes, too */

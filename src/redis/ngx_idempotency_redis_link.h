@@ -323,6 +323,11 @@ struct ngx_idempotency_redis_conn_s {
     ngx_idempotency_redis_refusal_e     denied;
     uint64_t                            batch;       /* may be written */
 
+    /* see secret */
+
+    ngx_idempotency_redis_cmd_t         auth;
+    ngx_uint_t                          secret;      /* version of the login */
+
     ngx_idempotency_redis_reader_t     *reader;
     u_char                             *in;
 
@@ -336,6 +341,7 @@ struct ngx_idempotency_redis_conn_s {
     unsigned                            again:1;     /* was ready before */
     unsigned                            refuses:1;   /* until it is ready */
     unsigned                            unacked:1;   /* since the last WAIT */
+    unsigned                            authing:1;   /* AUTH is sent */
 };
 
 
@@ -516,6 +522,28 @@ void ngx_idempotency_redis_ack_hold(ngx_idempotency_redis_conn_t *conn,
 void ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_cmd_t *ack, ngx_idempotency_redis_reply_t *reply);
 void ngx_idempotency_redis_ack_drop(ngx_idempotency_redis_conn_t *conn);
+
+
+/* stamp: whether a file has changed */
+
+/* NGX_OK, or NGX_ERROR with an errno. */
+ngx_int_t ngx_idempotency_redis_stamp(ngx_str_t *name,
+    ngx_idempotency_redis_stamp_t *stamp);
+
+
+/* secret: passwords in files, which change while connections are open */
+
+void ngx_idempotency_redis_secret_start(ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_secret_stop(ngx_idempotency_redis_t *redis);
+/* The account of a connection, with the password that its file has now. */
+ngx_idempotency_redis_account_t *ngx_idempotency_redis_secret_login(
+    ngx_idempotency_redis_conn_t *conn);
+/* AUTH and its arguments, of which there are at most three; their number. */
+ngx_uint_t ngx_idempotency_redis_secret_args(
+    ngx_idempotency_redis_account_t *account, ngx_str_t *args);
+/* The AUTH of a connection that was ready is answered. */
+void ngx_idempotency_redis_secret_told(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_reply_t *reply);
 
 
 /* loss: does a server still know what it has acknowledged? */

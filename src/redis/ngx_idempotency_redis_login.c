@@ -142,24 +142,16 @@ static ngx_int_t
 ngx_idempotency_redis_login_auth(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_str_t                         args[3];
-    ngx_uint_t                        n, sentinel;
+    ngx_uint_t                        n;
     ngx_idempotency_redis_account_t  *account;
 
-    sentinel = (conn->node->kind == NGX_IDEMPOTENCY_REDIS_ASKED
-                || conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD);
-    account = sentinel ? &conn->redis->sentinel : &conn->redis->account;
+    account = ngx_idempotency_redis_secret_login(conn);
 
     if (account->password.len == 0 && account->user.len == 0) {
         return NGX_OK;
     }
 
-    n = 1;
-
-    if (account->user.len) {
-        args[n++] = account->user;
-    }
-
-    args[n++] = account->password;
+    n = ngx_idempotency_redis_secret_args(account, args);
 
     return ngx_idempotency_redis_login_say(conn,
                                            NGX_IDEMPOTENCY_REDIS_STEP_AUTH,

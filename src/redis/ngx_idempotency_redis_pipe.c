@@ -405,6 +405,11 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_OK;
     }
 
+    if (cmd == &conn->auth) {
+        ngx_idempotency_redis_secret_told(conn, reply);
+        return NGX_OK;
+    }
+
     if (ngx_idempotency_redis_reply_type(reply) == NGX_IDEMPOTENCY_REDIS_ERROR)
     {
         ngx_idempotency_redis_reply_string(reply, &text);

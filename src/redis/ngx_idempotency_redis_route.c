@@ -77,6 +77,8 @@ ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis)
         return NGX_ERROR;
     }
 
+    ngx_idempotency_redis_secret_start(redis);
+
     return NGX_OK;
 }
 
@@ -92,6 +94,7 @@ ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis)
 
     redis->started = 0;
 
+    ngx_idempotency_redis_secret_stop(redis);
     ngx_idempotency_redis_hear_stop(redis);
 
     if (redis->again.timer_set) {

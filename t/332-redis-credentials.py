@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Passwords and certificates change while nginx runs.
+
+A password file is read at each login, and when it has changed the connections
+that are open say AUTH again: no request fails, however often the password
+changes and however little the server likes the old one.  A file that cannot
+be read leaves what was known.  Certificates are those of their files when a
+connection is made.  No password is in a log.
+"""
+
+import os
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import Gateway, Ledger, finish, ok, same, until  # noqa: E402
+from redisd import Proxy, Redis  # noqa: E402
+from redisset import Sentinels  # noqa: E402
+
+up = Ledger()
+serial = 0
+
+
+def replace(path, text):
+    """as those do it who write tokens"""
+    with open(path + '.new', 'w') as f:
+        f.write(text)
+    os.rename(path + '.new', path)
+
+
+def new(gw):
+    global serial
+    serial += 1
+    return gw.post('/r/ok', 'new-%d' % serial).status
+
+
+def gateway(target, options, workers=2, level='info'):
+    return Gateway(up, workers=workers, level=level, locations='''
+        location /r/ { idempotency red; proxy_pass http://up; }
+    ''', http='idempotency_store red %s amnesia=0 connections=2 timeout=1s %s;'
+                   % (target, options))
+
+
+class Load:
+    """requests, one after the other, all the time"""
+
+    def __init__(self, gw):
+        self.gw = gw
+        self.seen = {}
+        self.over = False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.over:
+            status = new(self.gw)
+            self.seen[status] = self.seen.get(status, 0) + 1
+
+    def end(self):
+        self.over = True
+        self.thread.join()
+        return self.seen
+
+
+def clients(server, user):
+    text = server('CLIENT', 'LIST').decode()
+    return [line for line in text.splitlines() if ' user=%s ' % user in line]
+
+
+def rotated():
+    """ten passwords; the old one is removed, and who used it is shut out"""
+    server = Redis()
+    path = server.dir + '/token'
+    replace(path, 'token-0\n')
+    server('ACL', 'SETUSER', 'gate', 'on', '>token-0', '~*', '&*', '+@all')
+    gw = gateway('redis://gate@127.0.0.1:%d' % server.port,
+                 'password_file=' + path)
+    same(new(gw), 201, 'the first password')
+    ok(until(lambda: len(clients(server, 'gate')) >= 4, 15), 'connections')
+    ids = {line.split()[0] for line in clients(server, 'gate')}
+    load = Load(gw)
+    for n in range(1, 11):
+        server('ACL', 'SETUSER', 'gate', '>token-%d' % n)
+        before = gw.log().count('took the new password')
+        replace(path, 'token-%d\n' % n)
+        ok(until(lambda: gw.log().count('took the new password')
+                 >= before + 4, 20), 'password %d: all connections' % n)
+        server('ACL', 'SETUSER', 'gate', '<token-%d' % (n - 1))
+    seen = load.end()
+    same(list(seen), [201], 'no request has failed: %s' % seen)
+    same({line.split()[0] for line in clients(server, 'gate')}, ids,
+         'on the connections of the beginning')
+
+    # the server closes what has an old token; the next login has the new one
+    server('ACL', 'SETUSER', 'gate', 'resetpass', '>token-11')
+    replace(path, 'token-11')
+    ok(until(lambda: gw.log().count('took the new password') >= 44, 20),
+       'a password that replaced all others')
+    for line in clients(server, 'gate'):
+        server('CLIENT', 'KILL', 'ID', line.split()[0][3:])
+    ok(until(lambda: new(gw) == 201, 15), 'closed: the next login')
+
+    # one that is not taken
+    replace(path, 'token-wrong')
+    ok(until(lambda: gw.log().count('refused the new password of') >= 4, 20),
+       'a wrong one is refused')
+    same(new(gw), 201, 'a wrong one: connections go on')
+    replace(path, 'token-11')
+    ok(until(lambda: gw.log().count('took the new password') >= 48, 20),
+       'the right one again')
+
+    # none
+    os.unlink(path)
+    ok(until(lambda: gw.log().count('cannot be found by a worker') == 2, 20),
+       'no file: each worker says so')
+    for line in clients(server, 'gate'):
+        server('CLIENT', 'KILL', 'ID', line.split()[0][3:])
+    ok(until(lambda: new(gw) == 201, 15), 'no file: the last one is used')
+    for text in ('', '\n', 'two\nlines\n', 'x' * 5000):
+        replace(path, text)
+        same(new(gw), 201, 'no password in it: %r' % text[:20])
+    os.unlink(path)
+    os.mkdir(path)
+    for line in clients(server, 'gate'):
+        server('CLIENT', 'KILL', 'ID', line.split()[0][3:])
+    ok(until(lambda: new(gw) == 201, 15), 'a folder: the last one is used')
+    os.rmdir(path)
+    replace(path, 'token-12')
+    server('ACL', 'SETUSER', 'gate', '>token-12')
+    ok(until(lambda: gw.log().count('took the new password') >= 52, 20),
+       'it is there again')
+    same(new(gw), 201, 'and is used')
+    ok('token-' not in gw.log(), 'no password is logged')
+    same(gw.log().count('by a worker, the password that was read last'),
+         gw.log().count('cannot be found by a worker')
+         + gw.log().count('holds no password by a worker')
+         + gw.log().count('cannot be opened by a worker'), 'what was said')
+    gw.stop()
+
+
+def in_order():
+    """AUTH takes its turn between other commands"""
+    server = Redis('--requirepass', 'old')
+    server.auth = ('old',)
+    path = server.dir + '/token'
+    replace(path, 'old')
+    proxy = Proxy(server)
+    gw = gateway('redis://127.0.0.1:%d' % proxy.port,
+                 'password_file=' + path, workers=1)
+    same(new(gw), 201, 'in order: before')
+    load = [Load(gw) for _ in range(8)]
+    server('CONFIG', 'SET', 'requirepass', 'new')
+    server.auth = ('new',)
+    replace(path, 'new')
+    ok(until(lambda: gw.log().count('took the new password') >= 2, 20),
+       'in order: taken')
+    # a connection that closes in the middle of it
+    proxy.on('auth', 'lose', 2)
+    replace(path, 'new\n')
+    server('CONFIG', 'SET', 'requirepass', 'newer')
+    server.auth = ('newer',)
+    replace(path, 'newer\n')
+    ok(until(lambda: not proxy.rules[0][2], 20), 'in order: two were lost')
+    ok(until(lambda: new(gw) == 201, 15), 'in order: and then')
+    seen = [one.end() for one in load]
+    same({status for one in seen for status in one} - {201, 503}, set(),
+         'in order: nothing else became of any: %s' % seen)
+    gw.stop()
+
+
+def sentinels():
+    """those of sentinels have a file of their own"""
+    there = Sentinels(replicas=0, sentinels=1, lines=('requirepass s-old',),
+                      auth=('s-old',))
+    path = there.servers[0].dir + '/sentinel'
+    replace(path, 's-old')
+    gw = gateway(there.url, 'sentinel_password_file=' + path, workers=1)
+    ok(until(lambda: new(gw) == 201, 20), 'sentinel: before')
+    sentinel = there.sentinels[0]
+    sentinel('ACL', 'SETUSER', 'default', '>s-new')
+    replace(path, 's-new')
+    ok(until(lambda: 'took the new password, node "127.0.0.1:%d"'
+             % sentinel.port in gw.log(), 20), 'sentinel: taken')
+    same(new(gw), 201, 'sentinel: after')
+    gw.stop()
+
+
+rotated()
+in_order()
+sentinels()
+finish()
