@@ -18,6 +18,7 @@ from dns import Dns  # noqa: E402
 from hosts import Hosts  # noqa: E402
 from gateway import (Gateway, Ledger, executed, finish, ok,  # noqa: E402
                      replays, same, until)
+from redis_binary import skipped  # noqa: E402
 from redisd import RECORDS, Redis  # noqa: E402
 from redisset import Cluster  # noqa: E402
 
@@ -119,6 +120,8 @@ def test_seeds_move():
 
 
 def test_hostnames():
+    if skipped('nodes that announce host names', 'hostnames'):
+        return
     cluster = Cluster(masters=3, replicas=0, addresses=ADDRESSES,
                       options=('--cluster-preferred-endpoint-type',
                                'hostname'), each=announced)
@@ -142,6 +145,8 @@ def test_hostnames():
 
 
 def test_tls():
+    if skipped('nodes that announce host names, TLS', 'hostnames'):
+        return
     trust = 'ssl_trusted_certificate=' + certs.path('ca.pem')
     for endpoint in ('hostname', 'ip'):
         cluster = Cluster(

@@ -16,6 +16,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, finish, free_port, ok,  # noqa: E402
                      same, until)
+from redis_binary import skipped  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 
 LOCATIONS = '''
@@ -97,17 +98,20 @@ def server_errors():
     refuses(gw, 'out_of_memory', 'full', 'known keys prove nothing', ask=False)
     accepts(gw, 'memory')
 
-    server('CONFIG', 'SET', 'min-replicas-to-write', '1')
-    refuses(gw, 'no_replicas', 'too_few_replicas', 'min-replicas-to-write')
-    server('CONFIG', 'SET', 'min-replicas-to-write', '0')
-    accepts(gw, 'min-replicas-to-write')
+    if not skipped('min-replicas-to-write', 'min-replicas'):
+        server('CONFIG', 'SET', 'min-replicas-to-write', '1')
+        refuses(gw, 'no_replicas', 'too_few_replicas',
+                'min-replicas-to-write')
+        server('CONFIG', 'SET', 'min-replicas-to-write', '0')
+        accepts(gw, 'min-replicas-to-write')
 
-    server('ACL', 'SETUSER', 'default', '-evalsha', '-eval')
-    refuses(gw, 'not_permitted', 'not_permitted', 'no EVALSHA')
-    server('ACL', 'SETUSER', 'default', '+@all', '-set')
-    refuses(gw, 'not_permitted', 'not_permitted', 'no SET in the script')
-    server('ACL', 'SETUSER', 'default', '+@all')
-    accepts(gw, 'permissions')
+    if not skipped('permissions', 'acl'):
+        server('ACL', 'SETUSER', 'default', '-evalsha', '-eval')
+        refuses(gw, 'not_permitted', 'not_permitted', 'no EVALSHA')
+        server('ACL', 'SETUSER', 'default', '+@all', '-set')
+        refuses(gw, 'not_permitted', 'not_permitted', 'no SET in the script')
+        server('ACL', 'SETUSER', 'default', '+@all')
+        accepts(gw, 'permissions')
 
     server('REPLICAOF', '127.0.0.1', free_port())
     refuses(gw, 'readonly', 'readonly', 'a replica')

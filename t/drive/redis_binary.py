@@ -25,6 +25,7 @@ SERVER = os.environ.get('TEST_REDIS_SERVER') or 'redis-server'
 FEATURES = {
     'acl': ((6, 0), 'a user with rights of its own (ACL)'),
     'tls': ((6, 0), 'TLS'),
+    'min-replicas': ((6, 0), 'min-replicas-to-write in scripts'),
     'failover': ((6, 2), 'FAILOVER'),
     'sharded': ((7, 0), 'sharded channels (SPUBLISH)'),
     'hostnames': ((7, 0), 'host names in a cluster'),
