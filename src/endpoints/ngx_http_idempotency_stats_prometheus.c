@@ -123,6 +123,11 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
       ngx_http_idempotency_stats_at(counts.losses) },
 
+    { "redis_clock_steps_total", "counter",
+      "Times that the clock of a Redis server was seen to jump.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(counts.redis.clock_steps) },
+
     { "redis_unacknowledged_total", "counter",
       "Operations that too few replicas have acknowledged.",
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
