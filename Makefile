@@ -200,6 +200,7 @@ PARTS_multipart := $(foreach part,multipart multipart_part,\
 PARTS_seal   := store/ngx_idempotency_seal.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 PARTS_left   := store/ngx_idempotency_redis_left.c
+PARTS_info   := redis/ngx_idempotency_redis_info.c
 
 .SECONDEXPANSION:
 $(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)

@@ -100,6 +100,7 @@ struct ngx_idempotency_redis_cmd_s {
     ngx_uint_t                          acks;    /* of replicas */
     ngx_uint_t                          synced;  /* servers, on disk */
     unsigned                            wait:1;  /* for these */
+    unsigned                            tick:1;  /* of a counter */
     unsigned                            sent:1;
     unsigned                            stuck:1;
     unsigned                            skip:1;  /* a reply comes before */
@@ -216,6 +217,7 @@ typedef struct {
     ngx_atomic_t                        lease;       /* the longest that any
                                                         gateway uses there */
     ngx_msec_t                          lease_asked;
+    ngx_atomic_t                        lease_asks;
     ngx_atomic_t                        said;        /* once for all workers */
 
     /* the master that sentinels have named, see quorum */

@@ -130,7 +130,6 @@ struct ngx_idempotency_redis_detector_s {
     ngx_str_t                           lease_args[6];
     u_char                              lease_text[NGX_INT_T_LEN];
     ngx_str_t                           lease_key;
-    ngx_uint_t                          leases;      /* times asked */
 
     unsigned                            leasing:1;
     unsigned                            full:1;      /* that was said */

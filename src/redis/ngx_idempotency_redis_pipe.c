@@ -396,7 +396,7 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     cmd->sent = 1;
     cmd->shard = conn->counter ? conn->counter->shard : NULL;
 
-    if (cmd->wait && cmd->shard) {
+    if (cmd->wait && !cmd->tick && cmd->shard) {
         cmd->shard->used = 1;
     }
 

@@ -257,6 +257,7 @@ ngx_idempotency_redis_tick_advance(ngx_idempotency_redis_node_t *node)
     cmd->handler = ngx_idempotency_redis_tick_ticked;
     cmd->data = counter;
     cmd->wait = 1;
+    cmd->tick = 1;
 
     if (ngx_idempotency_redis_send(node->redis, cmd) == NGX_AGAIN) {
         counter->ticking = 1;
@@ -460,7 +461,7 @@ ngx_idempotency_redis_tick_lease(ngx_idempotency_redis_t *redis)
     args[4].len = ngx_sprintf(detector->lease_text, "%M", redis->lease)
                   - detector->lease_text;
 
-    if (detector->leases++ % NGX_IDEMPOTENCY_REDIS_LEASE_KEEP == 0) {
+    if (shared->lease_asks++ % NGX_IDEMPOTENCY_REDIS_LEASE_KEEP == 0) {
         ngx_str_set(&args[5], "1");
 
     } else {
