@@ -196,9 +196,12 @@ async def run(campaign, store, n, seed, module=None, label=''):
         wrong = await c.round(root, min(most, n - counts[campaign.unit]),
                               module)
         seeds.append(round_seed)
-        worst = max(counts['worst ms'], c.counts['worst ms'])
+        # times are the longest ones, the rest is added up
+        longest = {name: max(counts[name], c.counts[name])
+                   for name in c.counts if name.endswith(' ms')}
         counts += c.counts
-        counts['worst ms'] = worst
+        for name in longest:
+            counts[name] = longest[name]
         if wrong:
             kept = root
         else:

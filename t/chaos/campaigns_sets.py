@@ -6,6 +6,7 @@ import time
 from campaigns_redis import RedisCampaign, TIMEOUT
 from checker import Rules
 from redisset import Cluster, Sentinels
+from workload import Key, Mix
 
 
 class SetCampaign(RedisCampaign):
@@ -98,3 +99,68 @@ class C5(SetCampaign):
         a, b = self.rng.sample(masters, 2)
         moved = await self.elsewhere(cluster.move, 500, a, b)
         return moved.returncode == 0
+
+
+class C18(SetCampaign):
+    """New keys of the masters that live are accepted all the time."""
+
+    name = 'C18'
+    title = 'a master of a cluster is killed: keys of the others go on'
+    n = 100
+    hunt = 8
+    servers = staticmethod(lambda: Cluster(
+        options=('--cluster-require-full-coverage', 'no')))
+    store_args = 'replicas=1 amnesia=4s'
+    sometimes = SetCampaign.sometimes + ('losses', 'accepted meanwhile')
+    mutants = ('amnesia-everywhere', 'get-then-set')
+    longest = 2.0             # seconds without an accepted new key
+    every = 0.03
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.probes = 0
+        self.gaps = []            # seconds, of each injection
+
+    async def probe(self, accepted):
+        """a new key, asked for once"""
+        mix = Mix(leave=0, other=0, keyless=0, late=0, statuses=((201, 1),),
+                  delays=((0, 1),), sizes=((40, 1),), forms=(('sized', 1),),
+                  bodies=((30, 1),))
+        key = Key(self.seed, self.tag + 'p', self.probes, mix)
+        self.probes += 1
+        self.load.keys[key.name] = key
+        a = await self.load.attempt(key, 0)
+        if a.kind == 'answer' and a.status == 201:
+            accepted.append(time.monotonic())
+
+    async def inject(self):
+        cluster, tasks, accepted, stalls = self.rig.set, [], [], 0
+        begin = last = time.monotonic()
+        crash = asyncio.ensure_future(self.elsewhere(
+            cluster.crash, self.rng.randrange(3)))
+        # the time to refuse begins when another one has taken over
+        end = None
+        while end is None or time.monotonic() < end:
+            tasks.append(asyncio.ensure_future(self.probe(accepted)))
+            await asyncio.sleep(self.every)
+            now = time.monotonic()
+            stalls += max(0, now - last - 0.2)
+            last = now
+            if end is None and crash.done():
+                end = now + 4
+        within = list(accepted)
+        await asyncio.gather(*tasks)
+        moments = [begin] + within + [end]
+        gap = max(b - a for a, b in zip(moments, moments[1:])) - stalls
+        self.gaps.append(gap)
+        self.counts['accepted meanwhile'] += len(within)
+        if gap > self.longest:
+            self.wrong.append(('L3', 'no new key was accepted for %.1f s '
+                               'while one master of three was away' % gap))
+        _, over = crash.result()
+        return over and await self.elsewhere(cluster.heal)
+
+    def seen(self, c):
+        super().seen(c)
+        c['losses'] += self.log.count('keys may be forgotten')
+        c['longest gap ms'] = int(max(self.gaps, default=0) * 1000)

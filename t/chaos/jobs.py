@@ -24,12 +24,13 @@ from campaigns_moves import C15, C16
 from campaigns_nginx import C0, C7, C8, C12, C7p, C8e, C8u
 from campaigns_peers import C9, C10
 from campaigns_reload import C17
-from campaigns_sets import C4, C5, C4n
+from campaigns_sets import C4, C5, C18, C4n
 from campaigns_redis import C1, C2, C3, C6, C11, C1e, C1n, C3a, C11l
 
 CAMPAIGNS = {c.name: c for c in (
     C0, C1, C1e, C1n, C2, C3, C3a, C4, C4n, C5, C6, C7, C7p, C8, C8u, C8e, C9,
-    C10, C11, C11l, C12, C13, C13f, C14, C15, C16, C17)}
+    C10, C11, C11l, C12, C13, C13f, C14, C15, C16, C17,
+    C18)}
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

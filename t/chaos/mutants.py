@@ -24,6 +24,7 @@ ACT = 'src/request/ngx_http_idempotency_act.c'
 POLICY = 'src/request/ngx_http_idempotency_policy.c'
 OP = 'src/store/ngx_idempotency_redis_op.c'
 LATER = 'src/store/ngx_idempotency_redis_later.c'
+SAFE = 'src/store/ngx_idempotency_redis_safe.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
 HANDLER = 'src/request/ngx_http_idempotency_handler.c'
 GATE = 'src/request/ngx_http_idempotency_upstream_gate.c'
@@ -122,6 +123,18 @@ MUTANTS = {
          '    r->read_event_handler = ngx_http_block_reading;\n\n'
          '    if (!u->header_sent) {\n',
          '    if (0) {\n'),
+    ]),
+
+    'amnesia-everywhere': ('a loss of one node is one of the whole store', [
+        (SAFE,
+         '        ngx_idempotency_redis_shard_refuse(shard, ngx_current_msec '
+         '+ amnesia);\n',
+         '        for (losses = 0; losses < NGX_IDEMPOTENCY_REDIS_SHARDS;\n'
+         '             losses++)\n        {\n'
+         '            ngx_idempotency_redis_shard_refuse('
+         '&shared->shards[losses],\n'
+         '                                   ngx_current_msec + amnesia);\n'
+         '        }\n'),
     ]),
 
     'no-wait': ('a claim does not wait for replicas', [
@@ -244,6 +257,7 @@ MUTANTS = {
 STORES = {
     'fail-open': ('redis',),
     'no-wait': ('redis',),
+    'amnesia-everywhere': ('redis',),
     'background-lost': ('redis',),
     'handover-lost': ('redis',),
     'old-address': ('redis',),
