@@ -9,10 +9,12 @@ connection is made.  No password is in a log.
 """
 
 import os
+import shutil
 import sys
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from certs import Certs  # noqa: E402
 from gateway import Gateway, Ledger, finish, ok, same, until  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 from redisset import Sentinels  # noqa: E402
@@ -185,7 +187,74 @@ def sentinels():
     gw.stop()
 
 
+def cut(server):
+    """closes the connections of the gateway"""
+    for line in server('CLIENT', 'LIST').decode().splitlines():
+        if 'unix-socket' not in line.split('laddr')[0] \
+                and ' addr=127' in line:
+            server('CLIENT', 'KILL', 'ID', line.split()[0][3:])
+
+
+def swap(certs, name, to):
+    """a certificate and its key, one after the other"""
+    for end in ('.pem', '.key'):
+        with open(certs.path(name + end)) as f:
+            replace(certs.path(to + end), f.read())
+
+
+def certificates():
+    scratch = Redis(port=0)
+    certs = Certs(scratch.dir)
+    certs.ca('ca')
+    certs.ca('ca2')
+    certs.certificate('server', 'ca', 'DNS:localhost')
+    certs.certificate('one', 'ca', 'DNS:gateway.test')
+    certs.certificate('two', 'ca2', 'DNS:gateway.test')
+    certs.certificate('server2', 'ca2', 'DNS:localhost')
+    swap(certs, 'one', 'client')
+    shutil.copy(certs.path('ca.pem'), certs.path('trust.pem'))
+    server = Redis(tls=certs.redis('server'))
+    gw = gateway('rediss://localhost:%d' % server.port,
+                 'ssl_trusted_certificate=%s ssl_certificate=%s '
+                 'ssl_certificate_key=%s'
+                 % (certs.path('trust.pem'), certs.path('client.pem'),
+                    certs.path('client.key')), workers=1)
+    same(new(gw), 201, 'certificates: the first ones')
+
+    # the server wants another client, and is another one itself
+    server('CONFIG', 'SET', 'tls-ca-cert-file', certs.path('ca2.pem'),
+           'tls-cert-file', certs.path('server2.pem'),
+           'tls-key-file', certs.path('server2.key'))
+    same(new(gw), 201, 'certificates: open connections go on')
+    swap(certs, 'two', 'client')
+    with open(certs.path('ca2.pem')) as f:
+        replace(certs.path('trust.pem'), f.read())
+    cut(server)
+    ok(until(lambda: new(gw) == 201, 15), 'certificates: the second ones')
+    ok('has read its certificates anew' in gw.log(), 'certificates: a line')
+
+    # a certificate whose key is not there yet, and what is none
+    for name, text in (('client.pem', open(certs.path('one.pem')).read()),
+                       ('client.key', ''), ('trust.pem', 'nonsense\n')):
+        before = open(certs.path(name)).read()
+        replace(certs.path(name), text)
+        cut(server)
+        ok(until(lambda: new(gw) == 201, 15),
+           'certificates: the last ones, not %s' % name)
+        replace(certs.path(name), before)
+        cut(server)
+        ok(until(lambda: new(gw) == 201, 15), 'certificates: and again')
+    os.rename(certs.path('client.key'), certs.path('away.key'))
+    cut(server)
+    ok(until(lambda: new(gw) == 201, 15), 'certificates: no key')
+    same(gw.log().count('cannot be used by a worker') >= 1, True,
+         'certificates: it is said')
+    ok('PRIVATE' not in gw.log(), 'certificates: no key in the log')
+    gw.stop()
+
+
 rotated()
 in_order()
+certificates()
 sentinels()
 finish()

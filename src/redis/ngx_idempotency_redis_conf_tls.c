@@ -5,17 +5,17 @@
 
 
 #include "ngx_idempotency_redis_conf.h"
+#include "ngx_idempotency_redis_link.h"
 
 
 #if (NGX_SSL)
-
-#define NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH  5
-
 
 static char *ngx_idempotency_redis_conf_plain(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis);
 static char *ngx_idempotency_redis_conf_tls_make(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis);
+static ngx_int_t ngx_idempotency_redis_conf_tls_name(ngx_conf_t *cf,
+    ngx_str_t *name);
 static char *ngx_idempotency_redis_conf_tls_trust(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis);
 
@@ -71,6 +71,20 @@ ngx_idempotency_redis_conf_tls_make(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    if (ngx_idempotency_redis_conf_tls_name(cf, &redis->ssl_certificate)
+        != NGX_OK
+        || ngx_idempotency_redis_conf_tls_name(cf,
+                                               &redis->ssl_certificate_key)
+           != NGX_OK
+        || ngx_idempotency_redis_conf_tls_name(cf,
+                                             &redis->ssl_trusted_certificate)
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_idempotency_redis_tls_stamps(redis, redis->ssl_stamps);
+
     ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
     if (ssl == NULL) {
         return NGX_CONF_ERROR;
@@ -114,6 +128,23 @@ ngx_idempotency_redis_conf_tls_make(ngx_conf_t *cf,
     }
 
     return NGX_CONF_OK;
+}
+
+
+/* as ngx_ssl_certificate() names files, which knows other things as well */
+
+static ngx_int_t
+ngx_idempotency_redis_conf_tls_name(ngx_conf_t *cf, ngx_str_t *name)
+{
+    if (name->len == 0
+        || ngx_strncmp(name->data, "data:", sizeof("data:") - 1) == 0
+        || ngx_strncmp(name->data, "store:", sizeof("store:") - 1) == 0
+        || ngx_strncmp(name->data, "engine:", sizeof("engine:") - 1) == 0)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_conf_full_name(cf->cycle, name, 1);
 }
 
 

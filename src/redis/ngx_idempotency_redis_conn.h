@@ -276,6 +276,8 @@ struct ngx_idempotency_redis_s {
     ngx_str_t                           ssl_certificate;
     ngx_str_t                           ssl_certificate_key;
     ngx_flag_t                          ssl_verify;
+    ngx_idempotency_redis_stamp_t       ssl_stamps[3];  /* of these files */
+    ngx_uint_t                          ssl_warned;
 #endif
 
     /* a connection became ready: what waited may be sent now; not called

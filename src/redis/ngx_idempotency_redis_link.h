@@ -27,6 +27,9 @@
 /* kept by an output buffer that is empty */
 #define NGX_IDEMPOTENCY_REDIS_KEEP           65536
 
+/* certificates between that of a server and one that is trusted */
+#define NGX_IDEMPOTENCY_REDIS_VERIFY_DEPTH   5
+
 /* what the log was told about an outage */
 #define NGX_IDEMPOTENCY_REDIS_SAID_RESOLVE   0x0001
 #define NGX_IDEMPOTENCY_REDIS_SAID_CONNECT   0x0002
@@ -464,6 +467,11 @@ ngx_msec_t ngx_idempotency_redis_name_timeout(ngx_idempotency_redis_t *redis);
 
 #if (NGX_SSL)
 void ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn);
+/* Certificates as they are in their files now, for a new connection. */
+void ngx_idempotency_redis_tls_renew(ngx_idempotency_redis_t *redis);
+/* When these were changed; files that are not there have no time. */
+void ngx_idempotency_redis_tls_stamps(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_stamp_t *stamps);
 #endif
 
 

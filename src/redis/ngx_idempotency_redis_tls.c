@@ -36,6 +36,8 @@ ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn)
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_HANDSHAKE);
     conn->log.action = "TLS handshaking with";
 
+    ngx_idempotency_redis_tls_renew(conn->redis);
+
     if (ngx_ssl_create_connection(conn->redis->ssl, c, NGX_SSL_CLIENT)
         != NGX_OK
         || ngx_idempotency_redis_tls_name(conn) != NGX_OK)
