@@ -244,7 +244,8 @@ class C11l(Forgetful):
     """A store that evicts: warned of, and the losses counted."""
 
     name = 'C11l'
-    title = 'the memory of Redis is full, allkeys-lru'
+    title = 'the memory of Redis is full, allkeys-lru, eviction=allow'
+    amnesia = '0 eviction=allow'
     unit = 'keys'
     n = 10000
     short = 0
