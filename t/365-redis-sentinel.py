@@ -298,11 +298,36 @@ def test_failovers(up):
     set_.stop()
 
 
+def test_outage(up):
+    """docs/redis.md: for how long new keys are refused when a master dies"""
+    lease = 5
+    set_ = Sentinels(replicas=2, sentinels=3)
+    gw = Gateway(up, locations=LOCATION, http=store(
+        set_.url + ' replicas=1') + 'idempotency_lease %ds;' % lease)
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: gw.post('/pay/ok', 'outage').status == 201, 10, 0.1),
+       'outage: it works')
+    begin = time.time()
+    _, switched = set_.crash()
+    master = time.time() - begin
+    ok(switched, 'outage: another master')
+    names = iter(range(100000))
+    ok(until(lambda: gw.post('/pay/ok', 'outage-%d' % next(names)).status
+             == 201, 60, 0.05), 'outage: new keys are accepted again')
+    took = time.time() - begin
+    print('# a master was killed: another one after %.1f s, new keys after '
+          '%.1f s, with a lease of %d s' % (master, took, lease))
+    ok(lease < took < master + lease + 6, 'outage: after a lease',
+       (master, took))
+    gw.stop()
+    set_.stop()
+
+
 def main():
     up = Ledger()
     for test in sys.argv[1:] or ('test_lies', 'test_stale',
                                  'test_discovered', 'test_passwords',
-                                 'test_failovers'):
+                                 'test_failovers', 'test_outage'):
         globals()[test](up)
     finish()
 

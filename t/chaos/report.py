@@ -46,6 +46,7 @@ The rules, for every key:
 | A | nobody gets anything else than the fault explains |
 | L1 | when the fault is over, it comes to its last word |
 | L2 | afterwards nothing is left: no descriptor, no memory, no alarm in the log |
+| L3 | new keys of masters that live are accepted while another one is away (C18) |
 
 A campaign in which something of "met" did not happen is void, and so is one
 that does not notice a module that was broken on purpose. No violation in n
