@@ -197,11 +197,11 @@ async def run(campaign, store, n, seed, module=None, label=''):
                               module)
         seeds.append(round_seed)
         # times are the longest ones, the rest is added up
-        longest = {name: max(counts[name], c.counts[name])
-                   for name in c.counts if name.endswith(' ms')}
+        longest = {what: max(counts[what], c.counts[what])
+                   for what in c.counts if what.endswith(' ms')}
         counts += c.counts
-        for name in longest:
-            counts[name] = longest[name]
+        for what in longest:
+            counts[what] = longest[what]
         if wrong:
             kept = root
         else:
