@@ -16,6 +16,7 @@ import threading
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from certs import Certs  # noqa: E402
 from gateway import Gateway, Ledger, finish, ok, same, until  # noqa: E402
+from redis_binary import skipped  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 from redisset import Sentinels  # noqa: E402
 
@@ -104,11 +105,12 @@ def rotated():
 
     # one that is not taken
     replace(path, 'token-wrong')
-    ok(until(lambda: gw.log().count('refused the new password of') >= 4, 20),
+    ok(until(lambda: 'refused the new password of' in gw.log(), 20),
        'a wrong one is refused')
     same(new(gw), 201, 'a wrong one: connections go on')
+    took = gw.log().count('took the new password')
     replace(path, 'token-11')
-    ok(until(lambda: gw.log().count('took the new password') >= 48, 20),
+    ok(until(lambda: gw.log().count('took the new password') > took, 20),
        'the right one again')
 
     # none
@@ -127,9 +129,10 @@ def rotated():
         server('CLIENT', 'KILL', 'ID', line.split()[0][3:])
     ok(until(lambda: new(gw) == 201, 15), 'a folder: the last one is used')
     os.rmdir(path)
-    replace(path, 'token-12')
+    took = gw.log().count('took the new password')
     server('ACL', 'SETUSER', 'gate', '>token-12')
-    ok(until(lambda: gw.log().count('took the new password') >= 52, 20),
+    replace(path, 'token-12')
+    ok(until(lambda: gw.log().count('took the new password') > took, 20),
        'it is there again')
     same(new(gw), 201, 'and is used')
     ok('token-' not in gw.log(), 'no password is logged')
@@ -253,8 +256,11 @@ def certificates():
     gw.stop()
 
 
-rotated()
+if not skipped('passwords of a user', 'acl'):
+    rotated()
+    sentinels()
 in_order()
-certificates()
-sentinels()
+if not skipped('certificates', 'tls') \
+        and not skipped('certificates', 'config-set'):
+    certificates()
 finish()

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, finish, free_port, ok,  # noqa: E402
                      same, until)
 from redis_binary import skipped  # noqa: E402
+from redis_binary import skipped  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 
 LOCATIONS = '''
@@ -141,7 +142,7 @@ def password():
     server = Redis('--requirepass', 'right')
     server.auth = ('right',)
     gw = gateway(server.port, ':wrong@')
-    ok(until(lambda: 'WRONGPASS' in gw.log(), 15), 'a wrong password')
+    ok(until(lambda: 'refused AUTH' in gw.log(), 15), 'a wrong password')
     same(new(gw), 503, 'a wrong password: a new key is refused')
     same(metrics(gw), (0, 1, ['not_permitted']), 'a wrong password: is named')
     gw.stop()

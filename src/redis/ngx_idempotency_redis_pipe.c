@@ -73,7 +73,6 @@ ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
     cmd->end = conn->appended;
     cmd->sent = 0;
     cmd->error = NGX_IDEMPOTENCY_REDIS_FINE;
-    cmd->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
 
     wait = conn->redis->timeout;
 
@@ -409,6 +408,8 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         ngx_idempotency_redis_secret_told(conn, reply);
         return NGX_OK;
     }
+
+    cmd->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
 
     if (ngx_idempotency_redis_reply_type(reply) == NGX_IDEMPOTENCY_REDIS_ERROR)
     {

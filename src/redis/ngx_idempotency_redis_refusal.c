@@ -32,15 +32,15 @@ static ngx_idempotency_redis_refusal_t  ngx_idempotency_redis_refusal_words[] =
 };
 
 
-/* errors that are called ERR: what their text begins with */
+/* errors that are called ERR: what is somewhere in their text */
 
 static ngx_idempotency_redis_refusal_t  ngx_idempotency_redis_refusal_texts[] =
 {
-    { ngx_string("ERR The user executing the script can't"),
+    { ngx_string("The user executing the script can't"),
       NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM },
-    { ngx_string("ERR ACL failure in script"),
+    { ngx_string("ACL failure in script"),
       NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM },
-    { ngx_string("ERR invalid password"),
+    { ngx_string("invalid password"),
       NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM },
     { ngx_null_string, 0 }
 };
@@ -58,8 +58,8 @@ ngx_idempotency_redis_refusal(ngx_str_t *text)
     }
 
     for (r = ngx_idempotency_redis_refusal_texts; r->text.len; r++) {
-        if (text->len >= r->text.len
-            && ngx_strncmp(text->data, r->text.data, r->text.len) == 0)
+        if (ngx_strlcasestrn(text->data, text->data + text->len,
+                             r->text.data, r->text.len - 1))
         {
             return r->refusal;
         }

@@ -61,11 +61,12 @@ ngx_idempotency_redis_tls_renew(ngx_idempotency_redis_t *redis)
 
     old = *redis->ssl;
 
-    redis->ssl->ctx = NULL;
+    ngx_memzero(redis->ssl, sizeof(ngx_ssl_t));
+
     redis->ssl->log = ngx_cycle->log;
 
     if (ngx_idempotency_redis_tls_load(redis) == NGX_OK) {
-        SSL_CTX_free(old.ctx);
+        ngx_ssl_cleanup_ctx(&old);
 
         ngx_memcpy(redis->ssl_stamps, stamps, sizeof(stamps));
         redis->ssl_warned = 0;

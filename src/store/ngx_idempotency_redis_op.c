@@ -59,6 +59,7 @@ ngx_idempotency_redis_op_send(ngx_idempotency_redis_op_t *rop)
     rop->cmd.data = rop;
     rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);
     rop->cmd.error = NGX_IDEMPOTENCY_REDIS_FINE;
+    rop->cmd.refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
     rop->cmd.within = 0;
 
     if (!rop->later) {

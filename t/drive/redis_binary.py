@@ -27,6 +27,7 @@ FEATURES = {
     'tls': ((6, 0), 'TLS'),
     'min-replicas': ((6, 0), 'min-replicas-to-write in scripts'),
     'failover': ((6, 2), 'FAILOVER'),
+    'config-set': ((7, 0), 'CONFIG SET of several options at once'),
     'sharded': ((7, 0), 'sharded channels (SPUBLISH)'),
     'hostnames': ((7, 0), 'host names in a cluster'),
     'waitaof': ((7, 2), 'WAITAOF'),
