@@ -27,6 +27,7 @@ static ngx_idempotency_redis_refusal_t  ngx_idempotency_redis_refusal_words[] =
     { ngx_string("LOADING"), NGX_IDEMPOTENCY_REDIS_REFUSAL_LOADING },
     { ngx_string("CLUSTERDOWN"), NGX_IDEMPOTENCY_REDIS_REFUSAL_DOWN },
     { ngx_string("MASTERDOWN"), NGX_IDEMPOTENCY_REDIS_REFUSAL_DOWN },
+    { ngx_string("ASK"), NGX_IDEMPOTENCY_REDIS_REFUSAL_TRYAGAIN },
     { ngx_string("TRYAGAIN"), NGX_IDEMPOTENCY_REDIS_REFUSAL_TRYAGAIN },
     { ngx_null_string, 0 }
 };
