@@ -215,7 +215,7 @@ the target of "idempotency_store" "main" has a database, but a cluster has only 
 --- store: redis://:tell-nobody@127.0.0.1 color=red
 --- must_die
 --- error_log
-invalid parameter "color=red" of "idempotency_store" "main", a Redis store takes prefix=, connect_timeout=, timeout=, connections=, password_file=, replicas=, fsync=, amnesia=, cache=, sentinel_user=, sentinel_password_file=, ssl_trusted_certificate=, ssl_certificate=, ssl_certificate_key=, ssl_name= and ssl_verify=
+invalid parameter "color=red" of "idempotency_store" "main", a Redis store takes prefix=, connect_timeout=, timeout=, connections=, password_file=, replicas=, fsync=, amnesia=, eviction=, cache=, sentinel_user=, sentinel_password_file=, ssl_trusted_certificate=, ssl_certificate=, ssl_certificate_key=, ssl_name= and ssl_verify=
 
 
 
