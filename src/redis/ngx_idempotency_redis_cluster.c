@@ -298,6 +298,7 @@ ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
     node->used = ngx_current_msec;
 
     if (!ask) {
+        ngx_idempotency_redis_map_move(cluster->map.slots[slot], node);
         cluster->map.slots[slot] = node;
     }
 

@@ -283,6 +283,21 @@ ngx_idempotency_redis_conn_found(ngx_idempotency_redis_conn_t *conn)
 
     ngx_idempotency_redis_node_dial(node);
 
+    if (node->ear && conn->info.identified
+        && ngx_memcmp(node->run_id, conn->info.identity.run_id,
+                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
+           != 0)
+    {
+        /* what it listens to may be the server before */
+
+        ngx_idempotency_redis_conn_close(&node->ear->conns[0]);
+        ngx_idempotency_redis_conn_drop(&node->ear->conns[0],
+                                        NGX_IDEMPOTENCY_REDIS_CONNECT);
+    }
+
+    ngx_memcpy(node->run_id, conn->info.identity.run_id,
+               NGX_IDEMPOTENCY_REDIS_ID_LEN);
+
     if (node->ear && ngx_idempotency_redis_hear_is_wanted(node->redis)) {
         ngx_idempotency_redis_node_dial(node->ear);
     }

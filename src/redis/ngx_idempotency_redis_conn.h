@@ -200,6 +200,9 @@ struct ngx_idempotency_redis_shard_s {
     uint64_t                            evicted;     /* keys, by that server */
     ngx_atomic_t                        evicts;      /* it may */
 
+    ngx_atomic_t                        unproven;    /* a server took no tick
+                                                        at its login */
+
     ngx_atomic_t                        until;       /* no new claims; 0: that
                                                         is over */
 };

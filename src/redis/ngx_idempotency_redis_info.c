@@ -13,6 +13,8 @@ static ngx_int_t ngx_idempotency_redis_info_id(ngx_str_t *text,
     const char *name, u_char *id);
 static int64_t ngx_idempotency_redis_info_number(
     ngx_idempotency_redis_reply_t *reply, ngx_uint_t i);
+static ngx_uint_t ngx_idempotency_redis_info_is(u_char *a, u_char *b);
+static ngx_uint_t ngx_idempotency_redis_info_is_nobody(u_char *id);
 
 
 void
@@ -174,15 +176,32 @@ ngx_idempotency_redis_info_number(ngx_idempotency_redis_reply_t *reply,
 
 ngx_idempotency_redis_server_e
 ngx_idempotency_redis_info_judge(ngx_idempotency_redis_identity_t *known,
-    ngx_idempotency_redis_info_t *info, ngx_idempotency_redis_hint_e hint)
+    ngx_idempotency_redis_info_t *info, ngx_idempotency_redis_hint_e hint,
+    ngx_uint_t slots)
 {
-    if (known && info->identified
-        && ngx_memcmp(known->run_id, info->identity.run_id,
-                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
-           == 0)
-    {
-        /* another worker has seen it before, or it has another address */
+    ngx_uint_t  process, history, promoted;
 
+    process = 0;
+    history = 0;
+    promoted = 0;
+
+    if (info->identified) {
+        promoted = !ngx_idempotency_redis_info_is_nobody(info->predecessor);
+    }
+
+    if (known && info->identified) {
+        process = ngx_idempotency_redis_info_is(known->run_id,
+                                                info->identity.run_id);
+        history = ngx_idempotency_redis_info_is(known->replid,
+                                                info->identity.replid);
+    }
+
+    /*
+     * The first replica of a server gives it a new replid and no predecessor.
+     * With another history and a predecessor it was a replica meanwhile.
+     */
+
+    if (process && (history || !promoted)) {
         return NGX_IDEMPOTENCY_REDIS_SERVER_SAME;
     }
 
@@ -202,15 +221,42 @@ ngx_idempotency_redis_info_judge(ngx_idempotency_redis_identity_t *known,
         return NGX_IDEMPOTENCY_REDIS_SERVER_SAME;
     }
 
-    if (ngx_memcmp(known->replid, info->predecessor,
-                   NGX_IDEMPOTENCY_REDIS_ID_LEN)
-        == 0
-        || ngx_memcmp(known->replid, info->identity.replid,
-                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
-           == 0)
+    if (process || history
+        || ngx_idempotency_redis_info_is(known->replid, info->predecessor))
     {
         return NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR;
     }
 
-    return NGX_IDEMPOTENCY_REDIS_SERVER_OTHER;
+    /*
+     * There may have been two failovers since the last look.  In a cluster
+     * slots come to nodes that were promoted long ago, and the map says who
+     * has taken over from whom.
+     */
+
+    return promoted && !slots ? NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR
+                              : NGX_IDEMPOTENCY_REDIS_SERVER_OTHER;
+}
+
+
+static ngx_uint_t
+ngx_idempotency_redis_info_is(u_char *a, u_char *b)
+{
+    return ngx_memcmp(a, b, NGX_IDEMPOTENCY_REDIS_ID_LEN) == 0;
+}
+
+
+/* all zeros: there was none */
+
+static ngx_uint_t
+ngx_idempotency_redis_info_is_nobody(u_char *id)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IDEMPOTENCY_REDIS_ID_LEN; i++) {
+        if (id[i] != '0') {
+            return 0;
+        }
+    }
+
+    return 1;
 }

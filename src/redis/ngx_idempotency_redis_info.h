@@ -59,8 +59,9 @@ typedef enum {
     NGX_IDEMPOTENCY_REDIS_SERVER_OTHER,
 
     /*
-     * A replica took over: it may lack the last writes that its master had
-     * acknowledged, even if its counter is right.
+     * A replica took over, perhaps the one that was master before it was a
+     * replica: it may lack the last writes that its master had acknowledged,
+     * even if its counter is right.
      */
     NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR
 } ngx_idempotency_redis_server_e;
@@ -85,12 +86,13 @@ void ngx_idempotency_redis_info_time(ngx_idempotency_redis_reply_t *reply,
     ngx_idempotency_redis_info_t *info);
 
 /*
- * The one decision about identity; "known" is NULL if no server was known.
- * Pure: see t/unit/info.c.
+ * The one decision about identity; "known" is NULL if no server was known,
+ * "slots" says that keys are on several servers.  Pure: see t/unit/info.c.
  */
 ngx_idempotency_redis_server_e ngx_idempotency_redis_info_judge(
     ngx_idempotency_redis_identity_t *known,
-    ngx_idempotency_redis_info_t *info, ngx_idempotency_redis_hint_e hint);
+    ngx_idempotency_redis_info_t *info, ngx_idempotency_redis_hint_e hint,
+    ngx_uint_t slots);
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_INFO_H_INCLUDED_ */

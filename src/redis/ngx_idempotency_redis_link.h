@@ -188,6 +188,8 @@ struct ngx_idempotency_redis_node_s {
 
     ngx_idempotency_redis_counter_t    *counter;     /* NULL: none */
     ngx_idempotency_redis_hint_e        hint;        /* for the next login */
+    u_char                              run_id[NGX_IDEMPOTENCY_REDIS_ID_LEN];
+                                                     /* of the last login */
     ngx_uint_t                          info_closed; /* times, by INFO */
 
     /* in a cluster */
@@ -380,8 +382,9 @@ void ngx_idempotency_redis_node_alias(ngx_idempotency_redis_node_t *node,
     ngx_str_t *alias);
 void ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node);
 /*
- * The node is a master now.  A connection that was made before that was known
- * has not asked for the counter: closes it, and the next login asks.
+ * The node is a master.  A connection that was made before that was known, or
+ * before its counter had another slot, has not asked for this counter: closes
+ * it, and the next login asks.
  */
 void ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node);
 /* It has another role now: whatever connections it has begin anew. */
@@ -571,8 +574,8 @@ void ngx_idempotency_redis_loss_know(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_counter_t *counter,
     ngx_idempotency_redis_known_t *before);
 /*
- * A login is over, this is what its counter says.  NGX_OK, or NGX_AGAIN: a loss
- * was seen, the login has to begin anew.
+ * A login is over, this is what its counter says.  NGX_OK; NGX_AGAIN: a loss
+ * was seen, the login has to begin anew; NGX_ERROR: not this time.
  */
 ngx_int_t ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply);

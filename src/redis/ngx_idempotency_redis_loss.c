@@ -255,6 +255,8 @@ ngx_idempotency_redis_loss_value(ngx_idempotency_redis_counter_t *counter,
     if (shard->known.losses == counter->before.losses) {
         shard->told = ngx_current_msec;
 
+        shard->unproven = 0;
+
         if (value > counter->before.seen) {
             shard->known.seen = ngx_max(shard->known.seen, value);
 
@@ -285,12 +287,26 @@ ngx_idempotency_redis_loss_info(ngx_idempotency_redis_counter_t *counter,
 
     ngx_shmtx_lock(&shpool->mutex);
 
-    if (shard->identified
-        && ngx_idempotency_redis_info_judge(&shard->server, info,
-                                            NGX_IDEMPOTENCY_REDIS_HINT_NONE)
-           == NGX_IDEMPOTENCY_REDIS_SERVER_SAME)
+    /* another process is that of a connection which is about to leave it */
+
+    if (shard->identified && info->identified
+        && ngx_memcmp(shard->server.run_id, info->identity.run_id,
+                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
+           == 0)
     {
         how = ngx_idempotency_redis_loss_evicts(redis, shard, info, 1);
+
+        if (ngx_idempotency_redis_info_judge(&shard->server, info,
+                                             NGX_IDEMPOTENCY_REDIS_HINT_NONE,
+                                             redis->topology->slots)
+            == NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR)
+        {
+            how = "has another master";
+        }
+
+        /* a server gets another history when its first replica comes */
+
+        shard->server = info->identity;
 
         if (how) {
             ngx_idempotency_redis_loss(redis, shard, how);
@@ -322,10 +338,15 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
     if (ngx_idempotency_redis_reply_is_error(reply, "MOVED ")
         || ngx_idempotency_redis_reply_is_error(reply, "ASK "))
     {
-        /* the slot of the counter is elsewhere, and so is the shard */
+        /*
+         * The slot of the counter is elsewhere, and so is the shard.  A server
+         * that has just taken over is judged when the map has a counter for it.
+         */
 
         conn->counter = NULL;
-        return NGX_OK;
+
+        return conn->node->hint == NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER
+               ? NGX_ERROR : NGX_OK;
     }
 
     ngx_idempotency_redis_loss_tell(conn, reply);
@@ -341,7 +362,8 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
 
     server = ngx_idempotency_redis_info_judge(shard->identified
                                               ? &shard->server : NULL,
-                                              info, conn->node->hint);
+                                              info, conn->node->hint,
+                                              redis->topology->slots);
     step = info->timed
            ? ngx_idempotency_redis_loss_clock(shard, info->time,
                                               conn->hello_at)
@@ -367,6 +389,16 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
         } else if (!ngx_idempotency_redis_acks(redis)) {
             shard->known.seen = ngx_max(shard->known.seen, value);
         }
+
+        shard->unproven = 0;
+
+    } else if (!ngx_idempotency_redis_reply_is_error(reply, "NOPERM")
+               && (conn->before.seen
+                   || server != NGX_IDEMPOTENCY_REDIS_SERVER_SAME))
+    {
+        /* NOREPLICAS, OOM, MISCONF: it may take claims before it takes this */
+
+        shard->unproven = 1;
     }
 
     evicted = ngx_idempotency_redis_loss_evicts(redis, shard, info,
@@ -404,6 +436,11 @@ ngx_idempotency_redis_loss_evicts(ngx_idempotency_redis_t *redis,
     ngx_uint_t  level;
 
     if (!info->watched) {
+
+        /* nobody will say when that is over */
+
+        shard->evicts = 0;
+
         return NULL;
     }
 

@@ -31,8 +31,8 @@ static ngx_int_t ngx_idempotency_redis_map_member(
 static void ngx_idempotency_redis_map_names(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *more,
     ngx_idempotency_redis_range_t *range);
-static void ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
-    ngx_idempotency_redis_node_t *to);
+static void ngx_idempotency_redis_map_refuse(
+    ngx_idempotency_redis_node_t *node);
 static ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_node(
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_succession(
@@ -129,9 +129,7 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
 }
 
 
-/* whoever gets a slot of a shard that has lost keys refuses new ones, too */
-
-static void
+void
 ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
     ngx_idempotency_redis_node_t *to)
 {
@@ -148,6 +146,21 @@ ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
             || (ngx_msec_int_t) (until - to->refuses_until) > 0))
     {
         to->refuses_until = until;
+    }
+
+    ngx_idempotency_redis_map_refuse(to);
+}
+
+
+/* once it has a counter, and with that a shard */
+
+static void
+ngx_idempotency_redis_map_refuse(ngx_idempotency_redis_node_t *node)
+{
+    if (node->counter && node->refuses_until) {
+        ngx_idempotency_redis_shard_refuse(node->counter->shard,
+                                           node->refuses_until);
+        node->refuses_until = 0;
     }
 }
 
@@ -458,11 +471,7 @@ ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
             ngx_idempotency_redis_map_counter(map, node);
         }
 
-        if (node->counter && node->refuses_until) {
-            ngx_idempotency_redis_shard_refuse(node->counter->shard,
-                                               node->refuses_until);
-            node->refuses_until = 0;
-        }
+        ngx_idempotency_redis_map_refuse(node);
     }
 }
 

@@ -52,5 +52,12 @@ ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_part(
 ngx_uint_t ngx_idempotency_redis_map_next(ngx_idempotency_redis_t *redis,
     ngx_uint_t part);
 
+/*
+ * A slot goes from one node, or NULL, to another: whoever gets a slot of a
+ * shard that has lost keys refuses new ones, too.
+ */
+void ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_node_t *to);
+
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_MAP_H_INCLUDED_ */

@@ -343,14 +343,8 @@ ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node)
             continue;
         }
 
-        if (conn->counter == NULL) {
+        if (conn->counter != node->counter) {
             ngx_idempotency_redis_conn_retire(conn);
-
-        } else if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
-
-            /* the same server, whose counter is in another slot now */
-
-            conn->counter = node->counter;
         }
     }
 }

@@ -212,6 +212,15 @@ ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
 
     ngx_shmtx_lock(&shpool->mutex);
 
+    if (shared->followed && shared->followed != watch->followed
+        && shared->epoch > epoch)
+    {
+        /* another worker knows more since this one has asked */
+
+        ngx_shmtx_unlock(&shpool->mutex);
+        return;
+    }
+
     if (shared->followed == 0
         || shared->master_port != port
         || shared->master_len != host->len

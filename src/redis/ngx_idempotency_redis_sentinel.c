@@ -571,13 +571,10 @@ ngx_idempotency_redis_sentinel_master(ngx_idempotency_redis_t *redis,
 
         /*
          * Sentinel does not wait for the last writes of the old master, even
-         * if that one lives: they are lost, unless replicas had to have them
+         * if that one lives and takes more of them from other gateways
          */
 
-        node->hint = (redis->replicas
-                      && ngx_idempotency_redis_node_is_up(watch->master))
-                     ? NGX_IDEMPOTENCY_REDIS_HINT_HANDED_OVER
-                     : NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER;
+        node->hint = NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER;
 
         ngx_idempotency_redis_node_leave(watch->master);
     }

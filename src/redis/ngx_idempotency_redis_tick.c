@@ -216,8 +216,8 @@ ngx_idempotency_redis_tick_follow(ngx_idempotency_redis_node_t *node)
                           NGX_IDEMPOTENCY_REDIS_ID_LEN)
                != 0)
         {
-            ngx_idempotency_redis_conn_lost(conn,
-                                            NGX_IDEMPOTENCY_REDIS_CONNECT);
+            ngx_idempotency_redis_node_move(node);
+            return;
         }
     }
 }
@@ -274,15 +274,20 @@ ngx_idempotency_redis_tick_due(ngx_idempotency_redis_t *redis,
     ngx_msec_t *last, ngx_msec_t every)
 {
     ngx_uint_t        due;
+    ngx_msec_int_t    passed;
     ngx_slab_pool_t  *shpool;
 
     shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
     ngx_shmtx_lock(&shpool->mutex);
 
+    /* another worker's idea of the time may be a little later */
+
+    passed = (ngx_msec_int_t) (ngx_current_msec - *last);
+
     due = (*last == 0
-           || ngx_current_msec - *last >= every
-           || (ngx_msec_int_t) (ngx_current_msec - *last) < 0);
+           || passed >= (ngx_msec_int_t) every
+           || passed < - (ngx_msec_int_t) every);
 
     if (due) {
         *last = ngx_max(ngx_current_msec, 1);

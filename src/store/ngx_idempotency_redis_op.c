@@ -13,6 +13,7 @@ static void ngx_idempotency_redis_op_unheard(
     ngx_idempotency_redis_cmd_t *cmd);
 static void ngx_idempotency_redis_op_damaged(ngx_idempotency_redis_op_t *rop);
 static void ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop);
+static void ngx_idempotency_redis_op_cut(ngx_str_t *message);
 static void ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
     ngx_str_t *message);
 static ngx_int_t ngx_idempotency_redis_op_read(
@@ -235,6 +236,21 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
 }
 
 
+/* an error about a command that is not known quotes its arguments */
+
+static void
+ngx_idempotency_redis_op_cut(ngx_str_t *message)
+{
+    u_char  *p;
+
+    p = ngx_strnstr(message->data, "with args", message->len);
+
+    if (p) {
+        message->len = p - message->data;
+    }
+}
+
+
 /* the server has an opinion: nothing was changed */
 
 static void
@@ -260,6 +276,8 @@ ngx_idempotency_redis_op_refused(ngx_idempotency_redis_op_t *rop,
         ngx_memcpy(ctx->refusal_name, message->data, len);
         ctx->refusal.data = ctx->refusal_name;
         ctx->refusal.len = len;
+
+        ngx_idempotency_redis_op_cut(message);
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\" refuses: \"%V\"",

@@ -197,6 +197,10 @@ ngx_idempotency_redis_safe_refuses(ngx_idempotency_redis_ctx_t *ctx,
         return NGX_IDEMPOTENCY_REFUSAL_EVICTS;
     }
 
+    if (shard->unproven && ctx->redis.amnesia) {
+        return NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN;
+    }
+
     until = shard->until;
 
     if (until == 0) {

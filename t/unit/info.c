@@ -33,31 +33,36 @@ typedef struct {
     const char                      *predecessor;
     ngx_idempotency_redis_hint_e     hint;
     ngx_idempotency_redis_server_e   want;
+    ngx_uint_t                       slots;
 } unit_judge_t;
 
 
 static unit_judge_t  judged[] = {
 
-    { "the first server", NULL, NULL, A, B, O, NONE, SAME },
-    { "the same", A, B, A, B, O, NONE, SAME },
-    { "the same, promoted meanwhile", A, B, A, C, B, NONE, SAME },
-    { "started anew", A, B, C, D, O, NONE, OTHER },
-    { "a replica was promoted", A, B, C, D, B, NONE, SUCCESSOR },
-    { "a replica that was not", A, B, C, B, O, NONE, SUCCESSOR },
-    { "somebody else's replica", A, B, C, D, C, NONE, OTHER },
+    { "the first server", NULL, NULL, A, B, O, NONE, SAME, 0 },
+    { "the same", A, B, A, B, O, NONE, SAME, 0 },
+    { "the same, its first replica came", A, B, A, C, O, NONE, SAME, 0 },
+    { "a replica meanwhile, and back", A, B, A, C, D, NONE, SUCCESSOR, 0 },
+    { "the same, and back by hand", A, B, A, C, D, HANDED, OTHER, 1 },
+    { "started anew", A, B, C, D, O, NONE, OTHER, 0 },
+    { "a replica was promoted", A, B, C, D, B, NONE, SUCCESSOR, 0 },
+    { "a replica that was not", A, B, C, B, O, NONE, SUCCESSOR, 0 },
+    { "two failovers at once", A, B, C, D, C, NONE, SUCCESSOR, 0 },
+    { "slots came to it", A, B, C, D, C, NONE, OTHER, 1 },
 
-    { "taken over, and another worker knows", A, B, A, B, O, TAKEN, SAME },
-    { "taken over, of another shard", A, B, C, D, O, TAKEN, SUCCESSOR },
-    { "taken over, nobody known", NULL, NULL, C, D, O, TAKEN, SUCCESSOR },
-    { "handed over", A, B, C, D, B, HANDED, OTHER },
+    { "taken over, and another worker knows", A, B, A, B, O, TAKEN, SAME, 0 },
+    { "taken over, of another shard", A, B, C, D, O, TAKEN, SUCCESSOR, 0 },
+    { "taken over, nobody known", NULL, NULL, C, D, O, TAKEN, SUCCESSOR, 0 },
+    { "handed over", A, B, C, D, B, HANDED, OTHER, 0 },
 
-    { "nothing is told", A, B, NULL, NULL, NULL, NONE, SAME },
+    { "nothing is told", A, B, NULL, NULL, NULL, NONE, SAME, 0 },
     { "nothing is told, taken over", A, B, NULL, NULL, NULL, TAKEN,
-      SUCCESSOR },
-    { "nothing is told, handed over", A, B, NULL, NULL, NULL, HANDED, OTHER },
-    { "nothing at all", NULL, NULL, NULL, NULL, NULL, NONE, SAME },
+      SUCCESSOR, 0 },
+    { "nothing is told, handed over", A, B, NULL, NULL, NULL, HANDED,
+      OTHER, 0 },
+    { "nothing at all", NULL, NULL, NULL, NULL, NULL, NONE, SAME, 0 },
 
-    { NULL, NULL, NULL, NULL, NULL, NULL, NONE, SAME }
+    { NULL, NULL, NULL, NULL, NULL, NULL, NONE, SAME, 0 }
 };
 
 
@@ -199,7 +204,7 @@ judge(unit_judge_t *t)
     }
 
     check(ngx_idempotency_redis_info_judge(t->run_id ? &known : NULL, &info,
-                                           t->hint)
+                                           t->hint, t->slots)
           == t->want,
           "server", t->what);
 }
