@@ -391,6 +391,9 @@ void ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis);
 /* Is a connection up? */
 ngx_uint_t ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis);
 
+/* Are keys on several servers, as in a cluster? */
+ngx_uint_t ngx_idempotency_redis_is_spread(ngx_idempotency_redis_t *redis);
+
 /* Where the key is now; NULL: not known. */
 ngx_idempotency_redis_shard_t *ngx_idempotency_redis_shard(
     ngx_idempotency_redis_t *redis, ngx_str_t *key);

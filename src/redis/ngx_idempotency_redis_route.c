@@ -334,6 +334,13 @@ ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis)
 
 
 ngx_uint_t
+ngx_idempotency_redis_is_spread(ngx_idempotency_redis_t *redis)
+{
+    return redis->topology->slots;
+}
+
+
+ngx_uint_t
 ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis)
 {
     ngx_queue_t                   *q;

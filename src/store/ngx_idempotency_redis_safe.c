@@ -111,7 +111,11 @@ ngx_idempotency_redis_safe_start(ngx_idempotency_redis_ctx_t *ctx)
 
     ngx_shmtx_unlock(&shpool->mutex);
 
-    for (i = 0; redis->amnesia && i < NGX_IDEMPOTENCY_REDIS_SHARDS; i++) {
+    if (redis->amnesia == 0 || ngx_idempotency_redis_is_spread(redis)) {
+        return NGX_OK;
+    }
+
+    for (i = 0; i < NGX_IDEMPOTENCY_REDIS_SHARDS; i++) {
 
         if (shared->shards[i].number == 0) {
             break;
@@ -158,7 +162,13 @@ ngx_idempotency_redis_safe_forgot(ngx_idempotency_redis_t *redis,
 
     losses = ngx_atomic_fetch_add(&shared->losses, 1) + 1;
     ngx_idempotency_count(ctx->store->counts->losses);
-    ctx->store->now->forgetful = ngx_time() + amnesia / 1000;
+
+    if (!ngx_idempotency_redis_is_spread(redis)) {
+
+        /* elsewhere other nodes take new keys, and stats go by these */
+
+        ctx->store->now->forgetful = ngx_time() + amnesia / 1000;
+    }
 
     ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
                   "idempotency store \"%V\" %s: keys may be forgotten, new "
