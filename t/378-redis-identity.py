@@ -140,6 +140,32 @@ def there_and_back(up):
     second.remove()
 
 
+def unproven(up):
+    """it is empty, and takes no write at first: its counter says nothing"""
+    server = Redis()
+    replica = replica_of(server)
+    server('CONFIG', 'SET', 'min-replicas-to-write', 1)
+    gw = Gateway(up, store='redis://127.0.0.1:%d amnesia=2s' % server.port)
+    gw.expected = [FORGOTTEN, 'NOREPLICAS', 'cannot be reached', 'closed',
+                   'refuses']
+    ok(until(lambda: gw.post('/ok', 'proof').status == 201, 10),
+       'a master with its replica')
+    time.sleep(0.6)
+    replica.pause()
+    server.stop()
+    server.start('--min-replicas-to-write', '1')
+    ok(until(lambda: clients(server), 10), 'it comes back empty')
+    same(gw.post('/ok', 'other').status, 503, 'and takes no writes')
+    replica.resume()
+    ok(until(lambda: gw.post('/ok', 'proof').status == 201
+             or losses(gw), 20, 0), 'then it takes them, and is seen as empty')
+    executed(up, 'proof', 1, 'what it has lost')
+    ok(losses(gw), 'it is noticed')
+    gw.stop()
+    server.remove()
+    replica.remove()
+
+
 def clients(server):
     return [line for line in server('CLIENT', 'LIST').split(b'\n')
             if b'addr=127.0.0.1:' in line and b'flags=N' in line]
@@ -332,6 +358,7 @@ def main():
     behind_an_address(up)
     late_replica(up)
     there_and_back(up)
+    unproven(up)
     followed(up)
     restarted(up)
     leases(up)
