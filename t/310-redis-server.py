@@ -248,7 +248,8 @@ def kept(user):
 
 def test_replica():
     server = Redis()
-    gw = gateway('redis://127.0.0.1:%d' % server.port)
+    gw = gateway('redis://127.0.0.1:%d amnesia=0' % server.port)
+    gw.expected = ['keys may be forgotten']
     works(gw, 'a master')
     server('REPLICAOF', '127.0.0.1', 1)
     keys = is_refused(gw, 'a replica', 'refuses: ".*READONLY')

@@ -148,6 +148,8 @@ def test_moved_name():
         ok(until(lambda: b' addr=127' not in old('CLIENT', 'LIST'), 15, 0.1),
            'moved name: no connection is left at the old server')
         served(gw, 'moved name: works again')
+        ok(until(lambda: all(post(gw) == 201 for _ in range(20)), 15),
+           'moved name: all workers have found it')
         n = records(old)
         same([post(gw) for _ in range(20)], [201] * 20,
              'moved name: all is served')

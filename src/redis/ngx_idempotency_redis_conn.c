@@ -255,6 +255,12 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
 
     ngx_idempotency_redis_conn_found(conn);
 
+    if (conn->counter
+        && conn->counter->losses != conn->counter->shard->known.losses)
+    {
+        ngx_idempotency_redis_tick_soon(redis);
+    }
+
     redis->topology->ready(node);
 }
 

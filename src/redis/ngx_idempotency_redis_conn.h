@@ -191,6 +191,8 @@ struct ngx_idempotency_redis_shard_s {
 
     ngx_idempotency_redis_identity_t    server;      /* of the last login */
     ngx_uint_t                          identified;  /* it is set */
+    ngx_idempotency_redis_identity_t    left;        /* the one before */
+    ngx_msec_t                          left_at;     /* 0: there was none */
 
     int64_t                             clock;       /* the server's time less
                                                         ours, milliseconds */

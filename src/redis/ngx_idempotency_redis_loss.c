@@ -22,6 +22,13 @@
 /* nothing is expected of a counter that nobody has advanced for half a day */
 #define NGX_IDEMPOTENCY_REDIS_EXPECTED      43200000
 
+/*
+ * Milliseconds for which a server that one worker has left for another one is
+ * not gone back to, unless it was a replica meanwhile: other workers may know
+ * an old address of its name for longer.
+ */
+#define NGX_IDEMPOTENCY_REDIS_LEFT          3000
+
 /* milliseconds by which a clock may be corrected without being noticed */
 #define NGX_IDEMPOTENCY_REDIS_CLOCK_STEP    2000
 
@@ -36,6 +43,11 @@
 
 static ngx_idempotency_redis_shard_t *ngx_idempotency_redis_loss_shard(
     ngx_idempotency_redis_t *redis, ngx_uint_t n);
+static ngx_uint_t ngx_idempotency_redis_loss_left(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_shard_t *shard);
+static void ngx_idempotency_redis_loss_meet(
+    ngx_idempotency_redis_shard_t *shard,
+    ngx_idempotency_redis_identity_t *server);
 static const char *ngx_idempotency_redis_loss_evicts(
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_shard_t *shard,
     ngx_idempotency_redis_info_t *info, ngx_uint_t same);
@@ -353,6 +365,11 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
 
     ngx_shmtx_lock(&shpool->mutex);
 
+    if (ngx_idempotency_redis_loss_left(conn, shard)) {
+        ngx_shmtx_unlock(&shpool->mutex);
+        return NGX_ERROR;
+    }
+
     if (shard->known.losses != conn->before.losses) {
         ngx_shmtx_unlock(&shpool->mutex);
         return NGX_AGAIN;
@@ -407,8 +424,7 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
     how = how ? how : evicted;
 
     if (info->identified) {
-        shard->server = info->identity;
-        shard->identified = 1;
+        ngx_idempotency_redis_loss_meet(shard, &info->identity);
     }
 
     if (how) {
@@ -422,6 +438,39 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
     conn->node->hint = NGX_IDEMPOTENCY_REDIS_HINT_NONE;
 
     return how ? NGX_AGAIN : NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_idempotency_redis_loss_left(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_shard_t *shard)
+{
+    return !conn->redis->topology->slots
+           && conn->info.identified
+           && shard->left_at
+           && ngx_memcmp(&shard->left, &conn->info.identity,
+                         sizeof(ngx_idempotency_redis_identity_t))
+              == 0
+           && (ngx_msec_int_t) (ngx_current_msec - shard->left_at)
+              < NGX_IDEMPOTENCY_REDIS_LEFT;
+}
+
+
+static void
+ngx_idempotency_redis_loss_meet(ngx_idempotency_redis_shard_t *shard,
+    ngx_idempotency_redis_identity_t *server)
+{
+    if (shard->identified
+        && ngx_memcmp(shard->server.run_id, server->run_id,
+                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
+           != 0)
+    {
+        shard->left = shard->server;
+        shard->left_at = ngx_max(ngx_current_msec, 1);
+    }
+
+    shard->server = *server;
+    shard->identified = 1;
 }
 
 

@@ -163,7 +163,9 @@ ngx_idempotency_redis_tick_timer(ngx_event_t *ev)
             continue;
         }
 
-        if (node->counter->losses != node->counter->shard->known.losses) {
+        if (node->counter->losses != node->counter->shard->known.losses
+            && ngx_idempotency_redis_node_is_up(node))
+        {
             node->counter->losses = node->counter->shard->known.losses;
             renew = 1;
         }
