@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 import gateway                                            # noqa: E402
+from dns import Forward  # noqa: E402
 from gateway import (Gateway, Ledger, finish, ok, same, since,  # noqa: E402
                      until)
 from redis_process import Redis                           # noqa: E402
@@ -76,21 +77,7 @@ class Door:
                 threading.Thread(target=self.pump, args=(a, b),
                                  daemon=True).start()
 
-    @staticmethod
-    def pump(a, b):
-        try:
-            while True:
-                data = a.recv(65536)
-                if not data:
-                    break
-                b.sendall(data)
-        except OSError:
-            pass
-        for s in (a, b):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+    pump = staticmethod(Forward.pump)
 
     def shut(self):
         self.listener.shutdown(socket.SHUT_RDWR)
