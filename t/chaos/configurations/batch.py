@@ -278,7 +278,7 @@ class Batch:
             done = nginx.command('-t')
             if not done.returncode or not live:
                 return
-            found = re.search(r'nginx\.conf:(\d+)', done.stderr)
+            found = re.search(r'\[emerg\].*nginx\.conf:(\d+)', done.stderr)
             if found is None:
                 # without a line: one by one
                 self.one_by_one(nginx, live)
