@@ -19,7 +19,7 @@
 #include "ngx_idempotency_redis_link.h"
 
 
-/* nothing is expected of a counter that nobody has advanced for half a day */
+/* a counter that was not advanced for half a day may have expired in Redis */
 #define NGX_IDEMPOTENCY_REDIS_EXPECTED      43200000
 
 /*

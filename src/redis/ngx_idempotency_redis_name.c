@@ -82,7 +82,7 @@ ngx_idempotency_redis_name_resolve(ngx_idempotency_redis_node_t *node)
 
 
 /*
- * Nobody is served meanwhile, and a name server that is silent for so long
+ * No request is served meanwhile; a name server that is silent for so long
  * will hardly answer: what is known is tried, and then the name again.
  */
 

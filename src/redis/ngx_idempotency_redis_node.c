@@ -393,7 +393,7 @@ ngx_idempotency_redis_node_move(ngx_idempotency_redis_node_t *node)
         return;
     }
 
-    /* one that lets us in and serves nobody is not asked all the time */
+    /* a server that accepts logins but no commands is retried with back-off */
 
     conn->replica = 1;
     ngx_idempotency_redis_conn_down(conn);

@@ -87,7 +87,7 @@ void ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
 ngx_int_t ngx_idempotency_redis_quorum_followed(
     ngx_idempotency_redis_t *redis, u_char *text, ngx_str_t *host,
     in_port_t *port);
-/* Says once why nobody is believed. */
+/* Logs once why no sentinel is believed. */
 void ngx_idempotency_redis_quorum_doubt(ngx_idempotency_redis_t *redis);
 
 
