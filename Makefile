@@ -1,30 +1,38 @@
 # ngx_http_idempotency_module
 #
 #   make            build/ngx_http_idempotency_module.so for Debian's nginx
-#   make run        a gateway with a demo upstream, to try it by hand
-#   make test       everything that proves it, in less than 15 minutes
-#   make lint       the rules of form, and that docs name what the code has
-#   make unit       the table tests of rules, bodies and sealing
-#   make model      the protocol, under all that can happen, by SPIN
+#   make help       this list
+#   make run        a gateway with a demo upstream, to try by hand (PORT=)
+#   make install    copies the module to nginx's modules directory (DESTDIR=)
 #   make debug      the module with directives for tests, in build/debug
-#   make install    copies the module to nginx's modules directory
+#   make clang      the debug module built by clang, in build/clang
+#   make clean      removes build/
+#
+#   make test       all tests, in less than 15 minutes; FILES="t/100-key.t ..."
+#                   runs these test files only
+#   make lint       layers, form, and that docs and code name the same things
+#   make unit       table tests: rules, transitions, bodies, sealing, Redis
+#   make model      model checking of the protocol, with SPIN
+#   make test-asan  the test files with AddressSanitizer and UBSan (FILES=)
+#   make test-redis the tests of Redis with another server binary (REDIS=)
+#   make test-valgrind  some test files under valgrind (FILES=)
+#   make test-all   all of these, in their long forms
+#   make fuzz       fuzzes every parser, 10 million inputs each (RUNS=), or
+#                   FUZZ_TIME= seconds each; then nginx with hostile clients
+#                   and a hostile Redis (REQUESTS=)
+#   make fuzz-short one second for each parser
+#   make trace      the functions that a request runs through, counted
+#   make coverage   which lines the test files run, in build/coverage
+#
+#   make chaos      fault campaigns; writes docs/evidence.md (CAMPAIGNS=)
+#   make bench      performance; writes docs/performance.md (QUICK=, ROUNDS=)
+#   make sizing     memory per record; writes tables of docs/operations.md
+#   make screenshots  the pictures of the statistics page in docs/
+#
 #   make deb        a Debian package, in build/deb
 #   make test-deb   installs that package, tries it, and purges it again
-#   make test-asan  the test files with AddressSanitizer and UBSan
-#   make test-all   all of these, at length
-#   make test-redis REDIS=FILE  the tests of Redis with another redis-server
-#   make test-valgrind  some test files with Debian's nginx under valgrind
-#   make fuzz       every parser with 10 million inputs (RUNS=), or for
-#                   FUZZ_TIME= seconds each; then all of it in nginx, with
-#                   hostile clients and a hostile Redis (REQUESTS=)
-#   make coverage   which lines the test files run, in build/coverage
-#   make screenshots   the pictures in docs/, of the page for people
-#   make bench      what it costs beside a bare proxy_pass and beside others
-#   make sizing     what a record takes; writes tables of docs/operations.md
-#   make chaos      the campaigns, in their long form; writes docs/evidence.md
 #
 # CC=clang builds with another compiler, NGINX=FILE runs another nginx.
-# "make test FILES=t/100-key.t" runs some tests only.
 
 SHELL     := /bin/bash
 TOP       := $(abspath .)
@@ -35,13 +43,16 @@ NGINX_SRC := /usr/share/nginx/src
 PORT      ?= 8080
 
 UNITS     := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(wildcard t/unit/*.c))
-SOURCES   := config $(shell find src -type f)
+SOURCES   := config config.make $(shell find src t/module -type f)
 
-.PHONY: all debug clang run test lint unit model install bench clean deps \
-        coverage deb fuzz fuzz-short test-all test-asan test-deb \
-        test-redis test-valgrind
+.PHONY: all help debug clang run test lint unit model install bench clean \
+        chaos coverage deb deps fuzz fuzz-short screenshots sizing test-all \
+        test-asan test-deb test-redis test-valgrind
 
 all: $(BUILD)/$(MODULE)
+
+help:
+	@sed -n '/^#   make /,/^$$/s/^# \{0,1\}//p' Makefile
 
 debug: $(BUILD)/debug/$(MODULE)
 
@@ -77,28 +88,30 @@ $(BUILD)/clang/$(MODULE): $(SOURCES) | deps
 clang: CC := clang
 clang: $(BUILD)/clang/$(MODULE)
 
-# What building needs, and what "make test" needs besides.
-PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev gcc
-TEST_PACKAGES := binutils chromium chromium-driver clang curl \
+# What building needs, and what "make lint" and "make test" need besides.
+PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev libsqlite3-dev \
+                 gcc
+LINT_PACKAGES := binutils lua5.1 lua-check
+TEST_PACKAGES := chromium chromium-driver clang curl $(LINT_PACKAGES) \
                  libtest-base-perl openssl perl procps prometheus python3 \
                  redis-server spin $(shell cat examples/*/packages)
 
 deps:
-	@t/install $(PACKAGES)
+	@t/tools/install $(PACKAGES)
 
 test: all debug $(UNITS)
-	@t/install $(TEST_PACKAGES)
-	@t/npm
-	@TEST_NGINX_BINARY=$(NGINX) t/run $(FILES)
+	@t/tools/install $(TEST_PACKAGES)
+	@t/tools/npm
+	@TEST_NGINX_BINARY=$(NGINX) t/tools/run $(FILES)
 
 # Another version of Redis, or Valkey; what it cannot do is skipped by name.
 REDIS ?= redis-server
 
 test-redis: all debug
-	@t/install $(TEST_PACKAGES)
-	@t/npm
+	@t/tools/install $(TEST_PACKAGES)
+	@t/tools/npm
 	@TEST_NGINX_BINARY=$(NGINX) TEST_REDIS_SERVER=$(REDIS) \
-	 t/run --redis $(FILES)
+	 t/tools/run --redis $(FILES)
 
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
@@ -114,30 +127,34 @@ ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
 FUZZ_PACKAGES := $(TEST_PACKAGES) $(ASAN_PACKAGES) libclang-rt-dev \
                  libjansson-dev
 
-$(BUILD)/asan/$(MODULE): $(SOURCES) t/sanitized-nginx t/leaks.c | deps
-	@t/install $(ASAN_PACKAGES)
+$(BUILD)/asan/$(MODULE): $(SOURCES) t/tools/sanitized-nginx \
+                         t/tools/leaks.c | deps
+	@t/tools/install $(ASAN_PACKAGES)
 	@echo "building build/asan/nginx"
-	@t/sanitized-nginx $(BUILD)/asan
+	@t/tools/sanitized-nginx $(BUILD)/asan
 
+LEAKS     := $(TOP)/t/tools/lsan.supp
 SANITIZED = ASAN_OPTIONS=detect_odr_violation=0,detect_leaks=1,quarantine_size_mb=16 \
-            LSAN_OPTIONS=suppressions=$(TOP)/t/lsan.supp,print_suppressions=0 \
+            LSAN_OPTIONS=suppressions=$(LEAKS),print_suppressions=0 \
             UBSAN_OPTIONS=halt_on_error=1,print_stacktrace=1 \
             TEST_NGINX_BINARY=$(BUILD)/asan/nginx \
             TEST_NGINX_LOAD_MODULES=$(BUILD)/asan/$(MODULE)
 
 test-asan: debug $(BUILD)/asan/$(MODULE)
-	@t/install $(TEST_PACKAGES)
-	@t/npm
-	@$(SANITIZED) t/run $(or $(FILES),$(wildcard t/[0-9]*))
+	@t/tools/install $(TEST_PACKAGES)
+	@t/tools/npm
+	@$(SANITIZED) t/tools/run $(or $(FILES),$(wildcard t/[0-9]*))
 
 # Debian's own nginx; the drivers in Python look for workers by name, which
 # valgrind hides.
-VALGRIND_FILES := t/100-key.t t/120-fingerprint.t t/130-body.t \
-                  t/140-answers.t t/150-replay.t t/200-store.t t/201-bodies.t
+VALGRIND_FILES := t/100-key.t t/120-fingerprint.t t/130-request-body.t \
+                  t/140-problem-answers.t t/150-replay.t \
+                  t/200-store-operations.t t/201-stored-bytes.t
 
 test-valgrind: all debug
-	@t/install $(TEST_PACKAGES) valgrind
-	@TEST_NGINX_BINARY=$(NGINX) t/valgrind $(or $(FILES),$(VALGRIND_FILES))
+	@t/tools/install $(TEST_PACKAGES) valgrind
+	@TEST_NGINX_BINARY=$(NGINX) \
+	 t/tools/valgrind $(or $(FILES),$(VALGRIND_FILES))
 
 # The debug module with counters; Debian's nginx, all test files, both stores.
 $(BUILD)/coverage/$(MODULE): CC := gcc --coverage
@@ -145,16 +162,26 @@ $(BUILD)/coverage/$(MODULE): $(SOURCES) | deps
 	$(call build,$(BUILD)/coverage,YES,-Og)
 
 coverage: $(BUILD)/coverage/$(MODULE) debug
-	@t/install $(TEST_PACKAGES) lcov
-	@t/npm
+	@t/tools/install $(TEST_PACKAGES) lcov
+	@t/tools/npm
 	@TEST_NGINX_BINARY=$(NGINX) TEST_NGINX_LOAD_MODULES=$< \
-	 t/coverage $(or $(FILES),$(wildcard t/[0-9]*))
+	 t/tools/coverage $(or $(FILES),$(wildcard t/[0-9]*))
+
+# The functions that a request runs through, see t/tools/trace.
+.PHONY: trace
+
+$(BUILD)/trace/$(MODULE): $(SOURCES) | deps
+	$(call build,$(BUILD)/trace,NO,-finstrument-functions)
+
+trace: $(BUILD)/trace/$(MODULE)
+	@t/tools/install python3 redis-server
+	@TEST_NGINX_BINARY=$(NGINX) t/tools/trace $<
 
 # Everything that reads outside bytes, see t/fuzz/fuzz.h.
-$(BUILD)/fuzz/libnginx.a: $(SOURCES) t/sanitized-nginx | deps
-	@t/install $(FUZZ_PACKAGES)
+$(BUILD)/fuzz/libnginx.a: $(SOURCES) t/tools/sanitized-nginx | deps
+	@t/tools/install $(FUZZ_PACKAGES)
 	@echo "building build/fuzz/libnginx.a"
-	@t/sanitized-nginx $(BUILD)/fuzz fuzz
+	@t/tools/sanitized-nginx $(BUILD)/fuzz fuzz
 
 fuzz: $(BUILD)/fuzz/libnginx.a $(BUILD)/asan/$(MODULE)
 	@t/fuzz/run $(TARGETS)
@@ -168,23 +195,20 @@ fuzz-short: $(BUILD)/fuzz/libnginx.a
 # CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones.
 CHAOS_PACKAGES := faketime
 
-.PHONY: chaos
-
 chaos: all debug
-	@t/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)
+	@t/tools/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) python3 -B t/chaos \
 	    $(if $(CAMPAIGNS),--campaigns="$(CAMPAIGNS)") \
 	    $(CHAOS_N:%=--n %) $(CHAOS_ATTEMPTS:%=--attempts %) \
 	    $(CHAOS_SEED:%=--seed %) $(CHAOS_JOBS:%=--jobs %)
 
-.PHONY: sizing
-
 sizing: all debug
-	@t/install $(TEST_PACKAGES)
-	@TEST_NGINX_BINARY=$(NGINX) t/sizing
+	@t/tools/install $(TEST_PACKAGES)
+	@TEST_NGINX_BINARY=$(NGINX) t/tools/sizing
 
 lint: all debug
-	@t/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)
+	@t/tools/install $(LINT_PACKAGES)
+	@t/tools/lint $(BUILD)/$(MODULE) $(BUILD)/debug/$(MODULE)
 
 unit: $(UNITS)
 	@prove -q --exec '' $(UNITS)
@@ -192,14 +216,15 @@ unit: $(UNITS)
 # Parts alone, without nginx; its headers are found as the module does.
 PARTS_policy := request/ngx_http_idempotency_policy.c
 PARTS_grpc   := $(PARTS_policy)
-PARTS_body   := $(foreach part,canonical doc form json json_string number,\
-                  request/ngx_http_idempotency_$(part).c)
+PARTS_body   := $(foreach part,body_tree canonical form json json_string \
+                  number,body/ngx_idempotency_$(part).c)
 PARTS_json   := $(PARTS_body)
 PARTS_multipart := $(foreach part,multipart multipart_part,\
-                     request/ngx_http_idempotency_$(part).c)
+                     body/ngx_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c
+PARTS_transition := store/ngx_idempotency_transition.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
-PARTS_left   := store/ngx_idempotency_redis_left.c
+PARTS_spool  := store/redis/ngx_idempotency_redis_spool.c
 PARTS_info   := redis/ngx_idempotency_redis_info.c
 
 .SECONDEXPANSION:
@@ -215,7 +240,7 @@ $(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h $$(addprefix src/,$$(PARTS
 
 # Two minutes, most of them for four attempts at a time.
 model:
-	@t/install gcc python3 spin
+	@t/tools/install gcc python3 spin
 	@t/model/run --stories
 
 # Half an hour, on a machine that does nothing else; ROUNDS=30 gives
@@ -224,32 +249,31 @@ BENCH_PACKAGES := libnginx-mod-http-lua lua-nginx-redis openssl python3 \
                   redis-server valgrind wrk
 
 bench: all debug
-	@t/install $(BENCH_PACKAGES)
-	@command -v npm >/dev/null || t/install nodejs npm
+	@t/tools/install $(BENCH_PACKAGES)
+	@command -v npm >/dev/null || t/tools/install nodejs npm
 	@TEST_NGINX_BINARY=$(NGINX) python3 t/bench $(ROUNDS:%=--rounds %) \
 	    $(if $(QUICK),--quick)
 
 # The pictures in docs/.
-.PHONY: screenshots
-
 screenshots: all debug
-	@t/install chromium chromium-driver pngquant python3 redis-server
-	@t/screenshots
+	@t/tools/install chromium chromium-driver pngquant python3 redis-server
+	@t/tools/screenshots
 
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \
 	    $(DESTDIR)/usr/lib/nginx/modules/$(MODULE)
 
 # The files that a package is made of, and nothing else of this folder.
-DEB_FILES := CHANGES LICENSE README.md config debian docs src
+DEB_FILES := CHANGES LICENSE README.md config config.make debian docs src \
+             t/module
 
 deb: $(BUILD)/deb/built
 
 $(BUILD)/deb/built: $(SOURCES) README.md $(shell find debian docs -type f) | deps
-	@t/install build-essential debhelper fakeroot
+	@t/tools/install build-essential debhelper fakeroot
 	@echo "building the package in build/deb"
 	@rm -rf $(@D) && mkdir -p $(@D)/source
-	@cp -r $(DEB_FILES) $(@D)/source
+	@cp -r --parents $(DEB_FILES) $(@D)/source
 	@cd $(@D)/source \
 	    && DEB_BUILD_OPTIONS="noautodbgsym parallel=2" \
 	       dpkg-buildpackage --build=binary --unsigned-changes \
@@ -258,12 +282,12 @@ $(BUILD)/deb/built: $(SOURCES) README.md $(shell find debian docs -type f) | dep
 	@touch $@
 
 test-deb: all deb
-	@t/install curl lintian
-	@t/deb
+	@t/tools/install curl lintian
+	@t/tools/deb
 
 run: all
-	@t/install curl
-	@t/demo/run $(NGINX) $(BUILD)/$(MODULE) $(PORT)
+	@t/tools/install curl
+	@t/tools/demo/run $(NGINX) $(BUILD)/$(MODULE) $(PORT)
 
 clean:
 	rm -rf $(BUILD) t/servroot*

@@ -13,7 +13,6 @@
 #include <ngx_http.h>
 #include "ngx_http_idempotency_compat.h"
 #include "ngx_idempotency_lease.h"
-#include "ngx_idempotency_notice.h"
 #include "ngx_idempotency_seal.h"
 #include "ngx_idempotency_store.h"
 #include "ngx_idempotency_wait.h"
@@ -37,7 +36,7 @@
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY  1
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE  2
 
-/* the index of a table, see profile.c */
+/* the index of a table, see merge.c */
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_IETF    0
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE  1
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_ACP     2
@@ -58,7 +57,7 @@ typedef struct {
     ngx_uint_t                         line;
     ngx_str_t                          location;   /* empty: further out */
     ngx_uint_t                         used;       /* in some location */
-    ngx_http_core_srv_conf_t          *warned;     /* the last one that was */
+    ngx_http_core_srv_conf_t          *warned;     /* the last one warned of */
 } ngx_http_idempotency_place_t;
 
 
@@ -97,7 +96,7 @@ typedef struct {
 } ngx_http_idempotency_field_t;
 
 
-/* and what it is in a request */
+/* its value in a request */
 
 typedef struct {
     ngx_str_t                          text;
@@ -108,7 +107,7 @@ typedef struct {
 
 typedef struct {
     ngx_array_t                        stores;  /* ngx_idempotency_store_t * */
-    ngx_idempotency_notices_t         *notices;    /* NULL: nobody waits */
+    ngx_idempotency_notices_t         *notices;    /* NULL: no waiting */
 
     ngx_array_t                        locations;  /* that are counted */
     ngx_array_t                        lookups;    /* of operators */
@@ -152,10 +151,10 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_http_idempotency_place_t      *place;
     ngx_idempotency_store_t           *endpoint;       /* of a handler here */
     ngx_http_idempotency_place_t      *endpoint_place;
-    ngx_http_handler_pt                act;            /* its store's answer */
+    ngx_http_handler_pt                on_reply;       /* of that store */
     ngx_http_idempotency_token_t      *token;
     ngx_uint_t                         admin;          /* of a lookup */
-    ngx_uint_t                         stats;          /* are the handler */
+    ngx_uint_t                         stats;          /* its handler */
     ngx_uint_t                         warned;
     ngx_uint_t                         location;       /* its number */
     ngx_uint_t                         profile;
@@ -198,7 +197,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_str_t                          describedby;
     ngx_uint_t                         log_level;
     ngx_flag_t                         dry_run;
-    ngx_uint_t                         upstreams;      /* its handler makes */
+    ngx_uint_t                         upstreams;      /* made by its handler */
 
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
     ngx_idempotency_store_t           *exercise;
@@ -207,7 +206,7 @@ struct ngx_http_idempotency_loc_conf_s {
 };
 
 
-/* what became of a request, for $idempotency_result */
+/* the result of a request, for $idempotency_result */
 
 typedef enum {
     NGX_HTTP_IDEMPOTENCY_OFF = 0,
@@ -230,42 +229,103 @@ typedef enum {
 
 
 /*
- * The request's way, moved by the phase handlers only:
+ * The state of a request.  ngx_http_idempotency_set_state() in context.h is
+ * the only assignment.  On the right is the file that makes the move:
  *
- *     NEW               on its way to the location that decides, see location.c
- *     NEW -> BODY       the body reader has the request
- *     BODY -> READY     the body is complete
- *     READY -> CLAIM    the store is asked
- *     CLAIM -> OWNED    the claim is ours, content may run
- *     CLAIM -> REPLAY   the stored answer is the content
- *     CLAIM -> PROBE    unknown: the upstream is asked what happened
- *     PROBE -> CLAIM    the upstream has answered
- *     CLAIM -> WAIT     the first is running: its end is awaited
- *     WAIT -> CLAIM     the record may have changed
- *     any -> REFUSED    answered by this module, for good
- *     any -> PASSED     no key, or a dry run: not protected here
- *     PASSED -> NEW     a redirect has led to another protected location
+ *     NEW               entering locations, none has claimed it    phases
+ *     NEW -> BODY       nginx reads the request body               claim
+ *     BODY -> READY     the body is complete                       claim
+ *     READY -> CLAIM    the store is asked                         claim
+ *     CLAIM -> OWNED    the claim was granted, or the store cannot
+ *                       be reached and the request passes          claim
+ *     CLAIM -> REPLAY   the stored answer becomes the content      claim
+ *     CLAIM -> PROBE    the outcome is unknown, a subrequest asks
+ *                       the upstream                               claim
+ *     PROBE -> CLAIM    the upstream has answered                  claim
+ *     CLAIM -> WAIT     another request with this key is running   claim
+ *     WAIT -> CLAIM     its record may have changed                claim
+ *     READY -> DRY_RUN  a dry run has claimed; the request passes  dry_run
+ *     any -> PASSED     no key, or a dry run that would refuse     claim,
+ *     any -> REFUSED    answered by this module                    problem
+ *     PASSED, DRY_RUN -> NEW    a redirect has led to another
+ *                       protected location                         phases
+ *
+ * OWNED, REPLAY and REFUSED are final, but that REPLAY becomes REFUSED if the
+ * answer could not be sent.  Endpoints keep their requests in REFUSED: phase
+ * handlers and filters leave them alone.
  */
 
 typedef enum {
-    NGX_HTTP_IDEMPOTENCY_WAY_NEW = 0,
-    NGX_HTTP_IDEMPOTENCY_WAY_BODY,
-    NGX_HTTP_IDEMPOTENCY_WAY_READY,
-    NGX_HTTP_IDEMPOTENCY_WAY_CLAIM,
-    NGX_HTTP_IDEMPOTENCY_WAY_PROBE,
-    NGX_HTTP_IDEMPOTENCY_WAY_WAIT,
-    NGX_HTTP_IDEMPOTENCY_WAY_OWNED,
-    NGX_HTTP_IDEMPOTENCY_WAY_REPLAY,
-    NGX_HTTP_IDEMPOTENCY_WAY_REFUSED,
-    NGX_HTTP_IDEMPOTENCY_WAY_PASSED
-} ngx_http_idempotency_way_e;
+    NGX_HTTP_IDEMPOTENCY_STATE_NEW = 0,
+    NGX_HTTP_IDEMPOTENCY_STATE_BODY,
+    NGX_HTTP_IDEMPOTENCY_STATE_READY,
+    NGX_HTTP_IDEMPOTENCY_STATE_CLAIM,
+    NGX_HTTP_IDEMPOTENCY_STATE_PROBE,
+    NGX_HTTP_IDEMPOTENCY_STATE_WAIT,
+    NGX_HTTP_IDEMPOTENCY_STATE_OWNED,
+    NGX_HTTP_IDEMPOTENCY_STATE_REPLAY,
+    NGX_HTTP_IDEMPOTENCY_STATE_REFUSED,
+    NGX_HTTP_IDEMPOTENCY_STATE_PASSED,
+    NGX_HTTP_IDEMPOTENCY_STATE_DRY_RUN
+} ngx_http_idempotency_state_e;
 
 
 /*
- * How a claimed request came to the location where it is, set on each arrival
- * by ngx_http_idempotency_upstream_arrive():
+ * Checks of access, see phases.c.  "location" is set from the preaccess phase
+ * until precontent: a request that enters another location meanwhile was
+ * refused, and error_page has sent it there.
+ */
+
+typedef struct {
+    ngx_http_core_loc_conf_t          *location;
+    ngx_uint_t                         refused;    /* its status, or 0 */
+    unsigned                           phase:1;    /* access has begun */
+    unsigned                           error_page:1;  /* asked by GET */
+} ngx_http_idempotency_access_t;
+
+
+/* the header line that has the key, as it was parsed for this location */
+
+typedef struct {
+    ngx_http_idempotency_loc_conf_t   *conf;   /* NULL: not parsed */
+    ngx_table_elt_t                   *line;
+    ngx_str_t                          value;
+    ngx_list_part_t                   *last;   /* of all header lines */
+    ngx_uint_t                         n;      /* lines in the last part */
+} ngx_http_idempotency_key_header_t;
+
+
+/* what names the record, see identify.c; made from this: ctx->id */
+
+typedef struct {
+    ngx_http_idempotency_key_header_t  header;
+    ngx_str_t                          key;
+    ngx_str_t                          source;
+    ngx_str_t                          scope;
+    ngx_str_t                          epoch;
+    ngx_uint_t                         flags;      /* of all operations */
+    u_char                             content     /* digest of the body */
+                                           [NGX_IDEMPOTENCY_DIGEST_LEN];
+} ngx_http_idempotency_identity_t;
+
+
+/* the body of the request, and its fields that are variables, see field.c */
+
+typedef struct {
+    ngx_http_idempotency_field_value_t  *fields;
+    unsigned                           read:1;
+    unsigned                           invalid:1;
+    unsigned                           json_parsed:1;
+    unsigned                           form_parsed:1;
+    unsigned                           dav_put:1;  /* WebDAV moves its file */
+} ngx_http_idempotency_request_body_t;
+
+
+/*
+ * How a claimed request has arrived in the location where it is, set by
+ * ngx_http_idempotency_upstream_arrive() on each arrival:
  *
- *     FIRST          it was claimed here, or nothing has run since
+ *     FIRST          it was claimed here, or no content handler has run yet
  *     REDIRECTED     by an X-Accel-Redirect, to the location that it names
  *     ERROR_PAGE     by error_page, which asks by GET: not the operation.  It
  *                    stays so to the end of the request
@@ -273,82 +333,37 @@ typedef enum {
  */
 
 typedef enum {
-    NGX_HTTP_IDEMPOTENCY_CAME_FIRST = 0,
-    NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED,
-    NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE,
-    NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE
-} ngx_http_idempotency_came_e;
+    NGX_HTTP_IDEMPOTENCY_ARRIVAL_FIRST = 0,
+    NGX_HTTP_IDEMPOTENCY_ARRIVAL_REDIRECTED,
+    NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE,
+    NGX_HTTP_IDEMPOTENCY_ARRIVAL_ELSEWHERE
+} ngx_http_idempotency_arrival_e;
 
 
-/*
- * The probe of an unknown, see probe.c.  Its verdict counts if "said" is set
- * when it is done: the answer is that of the upstream of the first content
- * handler, which no error page and no redirect has chosen or replaced.
- */
+/* the upstream's part of a claimed request, see upstream_gate.c */
 
 typedef struct {
-    ngx_http_request_t                *request;    /* the subrequest */
-    ngx_http_handler_pt                content_handler;
-    ngx_uint_t                         handlers;   /* that have run */
-    unsigned                           error:1;    /* before the first */
-    unsigned                           said:1;
-    unsigned                           done:1;
-} ngx_http_idempotency_probe_t;
-
-
-/*
- * The answer's way, moved by the capture filters only:
- *
- *     NONE -> COLLECT     the header is held, body bytes are copied
- *     NONE -> STORE       nothing to collect: the store is told at once
- *     COLLECT -> STORE    the last byte came, or too many
- *     STORE -> OPEN       the store has answered: everything flows
- */
-
-typedef enum {
-    NGX_HTTP_IDEMPOTENCY_ANSWER_NONE = 0,
-    NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT,
-    NGX_HTTP_IDEMPOTENCY_ANSWER_STORE,
-    NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN
-} ngx_http_idempotency_answer_e;
-
-
-/* the header line that has the key, as it was parsed for this location */
-
-typedef struct {
-    ngx_http_idempotency_loc_conf_t   *conf;   /* NULL: it was not */
-    ngx_table_elt_t                   *line;
-    ngx_str_t                          value;
-    ngx_list_part_t                   *last;   /* of all lines, and ... */
-    ngx_uint_t                         n;      /* ... how many are in it */
-} ngx_http_idempotency_key_header_t;
-
-
-/* the upstream's part of a claimed request, see upstream.c */
-
-typedef struct {
-    ngx_http_idempotency_came_e        came;
+    ngx_http_idempotency_arrival_e     arrival;
     ngx_uint_t                         method;     /* that was claimed */
     ngx_http_handler_pt                handler;    /* wrapped, or NULL */
 
-    /* functions of the upstream that are wrapped, see upstream_gate.c */
+    /* functions of the upstream that are wrapped */
 
     ngx_event_get_peer_pt              get_peer;
     ngx_output_chain_filter_pt         output_filter;
     void                              *filter_ctx;
     void                             (*finalize_request)(ngx_http_request_t *r,
                                                          ngx_int_t rc);
-    ngx_resolver_handler_pt            resolved;   /* its server's name is */
-    ngx_http_event_handler_pt          cached;     /* waits for a cache */
-    ngx_uint_t                        *gone;   /* set when the context is */
+    ngx_resolver_handler_pt            resolve_handler;
+    ngx_http_event_handler_pt          cache_handler;
+    ngx_uint_t                        *freed;  /* set with the context */
 
     /* the operation's upstream and its tries, while ERROR_PAGE has others */
 
     ngx_http_upstream_t               *upstream;
     ngx_uint_t                         tries;
 
-    off_t                              handed_on;  /* bytes that were sent
-                                                      before REDIRECTED */
+    off_t                              sent_before;    /* REDIRECTED, bytes */
 
     /* those of locations before the first one that protects */
 
@@ -356,94 +371,141 @@ typedef struct {
     ngx_uint_t                         earlier_tries;
 
     unsigned                           ran:1;      /* a content handler */
-    unsigned                           asked:1;    /* the gate, just now */
-    unsigned                           none:1;     /* no memory for one */
+    unsigned                           open:1;     /* the gate, just now */
+    unsigned                           no_memory:1;   /* for an upstream */
     unsigned                           refused:1;  /* by the gate */
-    unsigned                           followed:1; /* an X-Accel-Redirect */
-    unsigned                           arrived:1;  /* where that leads */
+
+    /* an X-Accel-Redirect: followed, and where it leads was entered */
+
+    unsigned                           followed:1;
+    unsigned                           arrived:1;
     unsigned                           error_page:1;  /* r's at that time */
     unsigned                           recursive:1;   /* locations since */
 } ngx_http_idempotency_upstream_t;
 
 
+/*
+ * The probe of an unknown outcome, see probe.c.  Its answer counts if
+ * "from_upstream" is set when it is done: it is that of the upstream of the
+ * first content handler, and no error page or redirect has replaced it.
+ */
+
 typedef struct {
+    ngx_http_request_t                *request;    /* the subrequest */
+    ngx_http_handler_pt                content_handler;
+    ngx_uint_t                         handlers;   /* that have run */
+    unsigned                           tried:1;
+    unsigned                           error:1;    /* before the first */
+    unsigned                           from_upstream:1;
+    unsigned                           done:1;
+} ngx_http_idempotency_probe_t;
+
+
+/* waiting for the first request with the key, see wait.c */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_WAIT_NONE = 0,
+    NGX_HTTP_IDEMPOTENCY_WAIT_WAITING,
+    NGX_HTTP_IDEMPOTENCY_WAIT_OVER     /* timed out, or ended otherwise */
+} ngx_http_idempotency_wait_e;
+
+
+typedef struct {
+    ngx_http_idempotency_wait_e        state;
+    ngx_idempotency_waiter_t           waiter;
+    ngx_event_t                        timer;
+    unsigned                           in_doubt:1; /* a claim of the waiter
+                                                      that got no reply */
+} ngx_http_idempotency_wait_t;
+
+
+/*
+ * The answer, moved by the filters in capture.c only:
+ *
+ *     NONE -> COLLECT     the header is held, the body is copied
+ *     NONE -> STORE       nothing to collect: the outcome is stored
+ *     COLLECT -> STORE    the last byte was collected, or too many
+ *     STORE -> OPEN       the store has replied: everything is sent
+ */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_CAPTURE_NONE = 0,
+    NGX_HTTP_IDEMPOTENCY_CAPTURE_COLLECT,
+    NGX_HTTP_IDEMPOTENCY_CAPTURE_STORE,
+    NGX_HTTP_IDEMPOTENCY_CAPTURE_OPEN
+} ngx_http_idempotency_capture_e;
+
+
+/* what the client gets: the answer, 502 for a truncated one, the record's */
+
+typedef enum {
+    NGX_HTTP_IDEMPOTENCY_SEND_ANSWER = 0,
+    NGX_HTTP_IDEMPOTENCY_SEND_ERROR,
+    NGX_HTTP_IDEMPOTENCY_SEND_RECORD
+} ngx_http_idempotency_send_e;
+
+
+typedef struct {
+    ngx_http_idempotency_capture_e     state;
+    ngx_http_idempotency_send_e        send;
+    ngx_http_event_handler_pt          write_handler;  /* wrapped, or NULL */
+    ngx_chain_t                       *body;
+    ngx_chain_t                      **last;
+    ngx_buf_t                         *buf;    /* being filled */
+    size_t                             size;   /* of the body */
+    time_t                             ttl;    /* the upstream's, or 0 */
+    unsigned                           complete:1; /* last byte collected */
+    unsigned                           keep:1;     /* head and body */
+    unsigned                           grpc:1;     /* its end decides */
+} ngx_http_idempotency_capture_t;
+
+
+typedef struct ngx_http_idempotency_ctx_s  ngx_http_idempotency_ctx_t;
+
+typedef void (*ngx_http_idempotency_end_pt)(ngx_http_idempotency_ctx_t *ctx);
+
+
+struct ngx_http_idempotency_ctx_s {
     ngx_http_request_t                *request;
     ngx_http_idempotency_loc_conf_t   *conf;   /* of the protected location */
+    ngx_http_idempotency_end_pt        end;    /* when the request ends */
     ngx_idempotency_store_t           *in_flight;  /* counted there */
 
-    ngx_http_core_loc_conf_t          *checking;   /* access, there */
-    ngx_uint_t                         barred;     /* by that: the status */
-
-    ngx_http_idempotency_way_e         way;
+    ngx_http_idempotency_state_e       state;
     ngx_http_idempotency_result_e      result;
     ngx_uint_t                         refused;    /* verdict or status, or 0 */
 
-    ngx_http_idempotency_key_header_t  key_header;
-    ngx_str_t                          key;
-    ngx_str_t                          source;
-    ngx_str_t                          scope;
-    ngx_uint_t                         flags;      /* of all operations */
-    uint64_t                           number;     /* of a sequence */
-    uint64_t                           epoch;
-    ngx_str_t                          epoch_text;
-    u_char                             digest[NGX_IDEMPOTENCY_DIGEST_LEN];
-    u_char                             owner[NGX_IDEMPOTENCY_OWNER_LEN];
-    u_char                             content[NGX_IDEMPOTENCY_DIGEST_LEN];
-    u_char                             fingerprint  /* of the content */
-                                           [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    ngx_http_idempotency_access_t      access;
+    ngx_http_idempotency_identity_t    identity;
+    ngx_http_idempotency_request_body_t  request_body;
 
-    ngx_http_idempotency_field_value_t  *fields;   /* see field.c */
+    /* operations: each one is about this record, and this attempt */
 
+    ngx_idempotency_identity_t         id;
     ngx_idempotency_op_t              *op;     /* the last one submitted */
-    ngx_idempotency_answer_t          *stored; /* what op brought, decoded */
     ngx_msec_t                         store_time;
+    ngx_idempotency_answer_t          *stored; /* of op's record, decoded */
 
     uint64_t                           fence;
     ngx_uint_t                         attempt;
     time_t                             created;
-
     ngx_idempotency_held_t             held;
 
-    ngx_http_idempotency_upstream_t    upstream;
-    ngx_uint_t                         tokens; /* to be tried yet */
-
+    ngx_http_idempotency_wait_t        wait;
     ngx_http_idempotency_probe_t       probe;
-    ngx_http_idempotency_query_t      *query;  /* of a lookup */
+    ngx_http_idempotency_upstream_t    upstream;
+    ngx_http_idempotency_capture_t     capture;
 
-    ngx_idempotency_waiter_t           waiter; /* see wait.c */
-    ngx_event_t                        wait_timer;
+    /* of endpoints */
 
-    /* the answer, see capture.c */
+    ngx_http_idempotency_query_t      *query;
+    ngx_uint_t                         tokens;     /* tries left */
 
-    ngx_http_idempotency_answer_e      answer;
-    ngx_http_event_handler_pt          sender;     /* while we come first */
-    ngx_chain_t                       *body;
-    ngx_chain_t                      **last_body;
-    ngx_buf_t                         *tail;   /* being filled */
-    size_t                             body_len;
-    time_t                             ttl;    /* the upstream's word, or 0 */
-
-    unsigned                           checked:1;  /* "checking" has begun */
-    unsigned                           page:1;     /* for who is barred */
-    unsigned                           body_read:1;
-    unsigned                           body_invalid:1;
-    unsigned                           json_read:1;    /* fields of ... */
-    unsigned                           form_read:1;
-    unsigned                           advised:1;  /* by a problem's header */
-    unsigned                           passed:1;   /* without a claim */
     unsigned                           seen:1;     /* a record of the key */
-    unsigned                           probed:1;   /* once is enough */
-    unsigned                           waited:1;
-    unsigned                           wait_over:1;
-    unsigned                           unsure:1;   /* a waiter's claims */
-    unsigned                           settled:1;  /* the store was told */
-    unsigned                           cut:1;      /* the answer broke off */
-    unsigned                           dropped:1;  /* another one was sent */
-    unsigned                           complete:1; /* last byte collected */
-    unsigned                           keep:1;     /* head and body */
-    unsigned                           grpc:1;     /* judged by its end */
-    unsigned                           dry:1;      /* ctx->op is a dry claim */
-} ngx_http_idempotency_ctx_t;
+    unsigned                           unprotected:1;  /* without a claim */
+    unsigned                           settled:1;  /* outcome submitted */
+    unsigned                           problem_headers:1;  /* were added */
+};
 
 
 extern ngx_module_t  ngx_http_idempotency_module;

@@ -6,7 +6,7 @@
 
 #include "ngx_http_idempotency.h"
 #include "ngx_http_idempotency_conf.h"
-#include "ngx_http_idempotency_handler.h"
+#include "ngx_http_idempotency_phases.h"
 #include "ngx_http_idempotency_lookup.h"
 #include "ngx_http_idempotency_merge.h"
 #include "ngx_http_idempotency_capture.h"
@@ -355,7 +355,7 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
             return NGX_ERROR;
         }
 
-        /* http{} has one with no servers if it has none */
+        /* without "resolver" http{} has one that has no servers */
 
         if (clcf->resolver && clcf->resolver->connections.nelts) {
             ngx_idempotency_redis_resolver(stores[i], clcf->resolver,
@@ -379,7 +379,7 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 
     ngx_http_idempotency_capture_init();
 
-    return ngx_http_idempotency_handler_init(cf);
+    return ngx_http_idempotency_phases_init(cf);
 }
 
 

@@ -6,7 +6,7 @@
 
 use Test::Nginx::Socket 'no_plan';
 
-require './t/contract.pl';
+require './t/lib/contract.pl';
 
 our $Big = 'k' x 100_000;
 

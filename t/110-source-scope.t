@@ -9,7 +9,7 @@
 use Test::Nginx::Socket 'no_plan';
 use MIME::Base64 ();
 
-require './t/contract.pl';
+require './t/lib/contract.pl';
 
 our $HttpConfig;
 our $Alice = 'Authorization: Basic ' . MIME::Base64::encode('alice:a', '');

@@ -8,7 +8,7 @@
 
 use Test::Nginx::Socket 'no_plan';
 
-require './t/contract.pl';
+require './t/lib/contract.pl';
 
 our $HttpConfig;
 our $Body = join '', map { chr(ord('a') + $_ % 26) } 0 .. 39_999;

@@ -4,7 +4,7 @@
 
 use Test::Nginx::Socket 'no_plan';
 
-require './t/contract.pl';
+require './t/lib/contract.pl';
 
 our $HttpConfig;
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A record is compared in the way in which its fingerprint was made, also
-after a reload to another one: no honest retry gets 422, and what can still be
-compared is.  Where the location does not know that way, the request is no
-mismatch, and the log says so.  Records that do not tell how they were made,
-those of earlier versions, are compared as these versions did.
+after a reload to another way: no honest retry gets 422, and what can still be
+compared is compared.  Where the location does not know that way, the request
+is not a mismatch, and the log says so.  Records of earlier versions, which do
+not say how their fingerprint was made, are compared as these versions did.
 """
 
 import hashlib

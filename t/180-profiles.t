@@ -9,7 +9,7 @@
 use Test::Nginx::Socket 'no_plan';
 use JSON::PP ();
 
-require './t/contract.pl';
+require './t/lib/contract.pl';
 
 our ($HttpConfig, $Upstream);
 

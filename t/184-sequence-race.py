@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Sequences, many at a time: no number is executed twice or before its turn.
+"""Sequences with concurrent producers: no number is executed twice or before
+its turn.
 
 Producers of one source send the same numbers, each as soon as it has the
-answer to the one before, to several workers, some through a gateway whose
-upstream is away, while others send numbers of the past and of the future.
-Whatever they get, the upstream sees 1, 2, 3 and so on, each once.
+answer to the previous one, to several workers, some through a gateway whose
+upstream cannot be reached, while other clients send numbers that are too low
+or too high.  The upstream must see 1, 2, 3 and so on, each once.
 
 A process that dies at any instruction of a claim or a release leaves a
-sequence that goes on: nothing is lost for good, and nothing free that may
+sequence that can continue: no number is lost, and no number is free that may
 have been executed.
 """
 

@@ -164,7 +164,7 @@ def test_points():
 
     info = nginx.ask('pay', op='info')
     same(int(info['rebuilds']), deaths, 'each death was repaired once')
-    same(info['mark'], '0', 'the zone is clean')
+    same(info['dirty'], '0', 'the zone is clean')
     log = nginx.log()
     ok(log.count('was rebuilt after a process died') == deaths,
        'each repair was logged')

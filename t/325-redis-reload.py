@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A reload while Redis is away loses no outcome.
+"""A reload while Redis is not available loses no outcome.
 
-What could not be stored waits in the background of a worker.  A worker that
-exits stays until it is stored, for as long as worker_shutdown_timeout says, or
-30 seconds.  What is left then goes to the workers of the new configuration
-through shared memory.  So the clients that got an answer find it again, and a
-request that was refused and never sent can be tried again.  Only where no
-worker is left do outcomes become unknown, and that is logged.
+An outcome that could not be stored waits in the background queue of a worker.
+An exiting worker stays until it is stored, for worker_shutdown_timeout or 30
+seconds.  The rest is handed over to the workers of the new configuration
+through shared memory.  So clients that got an answer find it again, and a
+request that was refused and never sent can be retried.  Only if no worker is
+left do outcomes become unknown, and that is logged.
 """
 
 import json
@@ -397,7 +397,8 @@ def test_killed():
 
 
 def sets(servers, nodes, name):
-    gw = gateway(main='worker_shutdown_timeout 3s;', target=servers.url)
+    # a set of servers needs some seconds to agree on its state again
+    gw = gateway(main='worker_shutdown_timeout 8s;', target=servers.url)
 
     def away():
         for node in nodes:
@@ -410,13 +411,13 @@ def sets(servers, nodes, name):
     answers = answered(gw, name, n=10, away=away)
     old = reload(gw)
     back()
-    ok(until(lambda: all(dead(pid) for pid in old), 10),
+    ok(until(lambda: all(dead(pid) for pid in old), 15),
        name + ': the old workers end')
     found(gw, answers, name)
     same(gw.log().count(STAYED), 0, name + ': in time')
     answers = answered(gw, name + '-over', n=10, away=away)
     old = reload(gw)
-    ok(until(lambda: all(dead(pid) for pid in old), 10),
+    ok(until(lambda: all(dead(pid) for pid in old), 15),
        name + ': the old workers end, Redis is away')
     back()
     found(gw, answers, name + ', handed over')

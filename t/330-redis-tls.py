@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Redis behind TLS.  The server is who it says it is, or nothing is sent to
-it: its certificate is verified unless that is switched off, against the CAs
-given and the name in the target, or "ssl_name=".  It may want to know who we
-are.  All certificates are made here.
+"""Redis over TLS.  The server's certificate is verified unless that is
+switched off, against the configured CAs and the name in the target, or
+"ssl_name="; otherwise nothing is sent.  The server may ask for a client
+certificate.  All certificates are made here.
 """
 
 import os

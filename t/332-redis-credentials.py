@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Passwords and certificates change while nginx runs.
+"""Passwords and certificates are rotated while nginx runs.
 
-A password file is read at each login, and when it has changed the connections
-that are open say AUTH again: no request fails, however often the password
-changes and however little the server likes the old one.  A file that cannot
-be read leaves what was known.  Certificates are those of their files when a
-connection is made.  No password is in a log.
+A password file is read at each login, and when it has changed, AUTH is sent on
+open connections: no request fails, however often the password changes, also if
+the server disconnects clients of the old one.  If a file cannot be read, the
+last password is used.  New connections use the certificates that are in the
+files at that time.  No password is in a log.
 """
 
 import os

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Sentinels and clusters behind TLS: every server that is met on the way has
-to show a certificate for the name or the address under which it was met, the
-sentinels as well as the servers that they name, each node of a cluster, and
-the new master after a failover.
+"""TLS with Sentinel and Cluster: every server has to show a certificate for
+the name or the address by which it was found: the sentinels, the servers that
+they name, each node of a cluster, and the new master after a failover.
 """
 
 import os

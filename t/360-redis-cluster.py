@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""redis-cluster://: each key is where its slot is, and both may move.
+"""redis-cluster://: each key is on the node that has its slot, and both may
+move.
 
 First nodes that answer oddly: MOVED to each other for ever, ASK, TRYAGAIN,
-CLUSTERDOWN, maps that are none.  A command is sent on within its time, with
-the same owner, or the request is refused; nothing is executed twice and
-nobody is asked in a tight loop.  Then a master that hands over, and one that
-is lost and back before anybody tells who has taken over.  Then a real cluster
-of six nodes: slots are moved, and masters killed, under load.
+CLUSTERDOWN, invalid slot maps.  A command is sent on within its time, with the
+same owner, or the request is refused; nothing is executed twice and no node is
+asked in a tight loop.  Then a master that hands over, and one that goes down
+and comes back before another one has taken over.  Then a real cluster of six
+nodes: slots are moved, and masters killed, under load.
 
-    MOVES=20    times of each; 2 unless told
+    MOVES=20    times of each; 2 by default
 """
 
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """With replicas=N a claim counts only when N replicas have it.
 
-Too few of them: the claim is taken back, the request is refused with 503 and
-nothing is executed; what had run before ends with its answer, and it is
-logged that the replicas do not have it.  One WAIT goes with all that is
-written at once: however many ask, nobody waits longer for it.
+With too few of them the claim is taken back, the request is refused with 503
+and nothing is executed; requests that were running end with their answers, and
+the missing acknowledgement is logged.  One WAIT is sent for all simultaneous
+writes: many requests do not wait longer than one.
 """
 
 import os
@@ -106,7 +106,7 @@ def too_few(gw, up, master, replicas):
     ok(until(lambda: gw.post('/pay/ok', 'few-new').status == 201, 10, 0.1),
        'too few: the key is taken when they are back')
     executed(up, 'few-new', 1, 'too few: then')
-    ok('has its replicas again' in gw.log(), 'too few: that is logged too')
+    ok('replicas acknowledge again' in gw.log(), 'too few: that is logged too')
 
 
 def taken_back(gw, master):

@@ -135,7 +135,7 @@ def what_is_told():
                  "command 'WAITAOF'\"" % fake.port,
                  'refuses WAITAOF, node "127.0.0.1:%d": "NOPERM' % fake.port,
                  'refuses WAIT, node "127.0.0.1:%d": "NOPERM' % fake.port,
-                 'has its replicas again'):
+                 'replicas acknowledge again'):
         ok(text in log, 'a line: ' + text)
     ok('0 of 1 replicas' in log, 'too few replicas are told')
     same(log.count('of 1 replicas have'), 1, 'and only where they are too few')

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""A Redis that forgets is noticed, and then nothing new is begun for a while.
+"""A loss of data in Redis is noticed, and then new keys are refused for a
+while.
 
-It is emptied while it runs, or comes back empty: that is logged at alert, and
-new keys are refused until what was running can have ended.  What runs
-meanwhile is written anew by its renewal, so that its duplicates find it, and
-its answer is stored, also where an older copy, or a take-back that lands
-first, has left a key that reads as free, and who waits for it does not take
-it.  A server that comes back with its data has forgotten nothing.  Neither
-does nginx forget what it has noticed, or what it is to notice, when it is
-reloaded or a worker dies.
+Redis is emptied while it runs, or comes back empty: that is logged at alert,
+and new keys are refused until running requests can have ended.  The renewal of
+a running request restores its record, so that its duplicates find it, and its
+answer is stored, also where an older copy, or a take-back that arrives first,
+has left a key that reads as free; a waiting duplicate does not claim such a
+key.  A server that comes back with its data has lost nothing.  After a reload
+or the death of a worker nginx still knows what it has noticed, and what it is
+to compare.
 """
 
 import json
@@ -18,10 +19,11 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from dns import Dns  # noqa: E402
 from gateway import (Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, since, until)
 from redis_binary import skipped  # noqa: E402
-from redisd import Client, Proxy, Redis  # noqa: E402
+from redisd import RECORDS, Client, Proxy, Redis  # noqa: E402
 from redisset import Cluster  # noqa: E402
 
 FORGOTTEN = 'keys may be forgotten'
@@ -443,6 +445,79 @@ def cluster(up):
     gw.stop()
 
 
+def names(cluster):
+    return {(key, node) for node in cluster.nodes
+            for key in node('KEYS', 'idem:*') if b'counter' not in key}
+
+
+def slot_moves(up):
+    """A slot that leaves a node which has lost keys is refused elsewhere."""
+    cluster = Cluster(masters=3, replicas=0)
+    gw = Gateway(up, store=cluster.url + ' amnesia=15s', workers=1)
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: all(gw.post('/ok', 'w%d%f' % (n, time.time())).status
+                         == 201 for n in range(9))), 'all masters take keys')
+    before = names(cluster)
+    same(gw.post('/ok', 'travels').status, 201, 'a key')
+    (name, owner), = names(cluster) - before
+    slot = owner('CLUSTER', 'KEYSLOT', name)
+    other = [node for node in cluster.nodes if node is not owner][0]
+
+    owner('FLUSHALL')
+    began = time.time()
+    ok(until(lambda: losses(gw) == 1), 'its node loses everything')
+    same(gw.post('/ok', 'travels').status, 503, 'the key is refused')
+    for node in (other, owner):
+        node('CLUSTER', 'SETSLOT', slot, 'NODE', cluster.id(other))
+    for n in range(5):
+        same(gw.post('/ok', 'travels').status, 503,
+             'also by the node that its slot has moved to')
+    ok(since(began) < 14, 'in time for that')
+    ok(until(lambda: gw.post('/ok', 'travels').status == 201, 30),
+       'until running requests can have ended')
+    gw.stop()
+    cluster.stop()
+
+
+def lost_before_sent(up):
+    """A refused renewal: the request is not sent, however new its lease is."""
+    redis = Redis()
+    dns = Dns()
+    dns.set('up.test', '127.0.0.1')
+    dns.delay = 3
+    store = 'redis://127.0.0.1:%d' % redis.port
+    slow = Gateway(up, store=store, workers=1, locations='''
+    location /same/ {
+        idempotency main;
+        idempotency_lease 6s;
+        idempotency_scope same;
+        %s
+        set $name up.test;
+        rewrite ^/same(/.*) $1 break;
+        proxy_pass http://$name:%d;
+    }
+''' % (dns.resolver, up.port))
+    other = Gateway(up, store=store, workers=1, locations='''
+    location /same/ {
+        idempotency main;
+        idempotency_scope same;
+        proxy_pass http://up/;
+    }
+''')
+    first = slow.call('/same/ok', 'taken')
+    ok(until(lambda: redis('KEYS', RECORDS)), 'a claim, before it is sent')
+    redis('DEL', *redis('KEYS', RECORDS))
+    same(other.post('/same/ok', 'taken').status, 201,
+         'its record is lost, and another gateway executes the key')
+    ok(slow.until_log('was lost', 10), 'the renewal is refused')
+    a = first.read()
+    ok(a.status >= 500, 'so the request is not sent', a.status)
+    executed(up, 'taken', 1, 'a lease that was lost')
+    slow.stop()
+    other.stop()
+    redis.remove()
+
+
 def counters(up):
     redis = Redis()
     gw = Gateway(up, store='redis://127.0.0.1:%d' % redis.port, workers=2)
@@ -486,6 +561,8 @@ def main():
     away(up)
     another(up)
     cluster(up)
+    slot_moves(up)
+    lost_before_sent(up)
     counters(up)
     finish()
 

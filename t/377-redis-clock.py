@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Clocks of Redis servers: leases and ttl go by them.
+"""Clocks of Redis servers, by which leases and ttl are measured.
 
 A server whose clock jumps forward, while it runs or because a replica that is
-ahead took over, has ended leases and answers before their time.  That is
-logged at alert, counted, and treated as a loss: new keys are refused for the
-longest lease, what runs is not executed a second time, and neither is what was
-done, as long as new keys are refused.  (With "idempotency_unknown retry" a
-retry may take over after that what seems to be dead.)  A jump backward ends nothing: it is
+ahead took over, has ended leases and answers early.  That is logged at alert,
+counted, and treated as a loss: new keys are refused for the longest lease, and
+neither running nor done requests are executed a second time as long as new
+keys are refused.  (With "idempotency_unknown retry" a retry may after that
+take over a request that seems dead.) A jump backward ends nothing: it is
 logged and counted, and requests go on.
 
 The clock of each server is set by redis_clock.py.

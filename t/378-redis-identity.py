@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Another server where the master was, or one that drops keys, is noticed.
+"""Another server in place of the master, or one that evicts keys, is noticed.
 
 Behind one address, as managed services have it, a replica takes over that has
-all but the last writes: its counter is right, its identity is not.  Going back
-to the server before is noticed as well, since the counter has another name
-then.  What runs is written anew at once, and new keys are refused for as long
-as the longest lease of any gateway, not only of this one.  A server that may
-evict keys gets no new ones, and one that has done so has lost some.  An idle
-gateway asks little, however many workers it has.
+all but the last writes: its counter is right, its identity is not.  A switch
+back to the previous server is noticed as well, since the counter has another
+name by then.  Running requests restore their records at once, and new keys are
+refused for the longest lease of any gateway, not only of this one.  A server
+that may evict keys gets no new ones, and one that has evicted some has lost
+data.  An idle gateway sends few commands, however many workers it has.
 """
 
 import os
@@ -345,10 +345,10 @@ def untold(up):
     server('ACL', 'SETUSER', 'default', '-info')
     gw = Gateway(up, workers=2, store='redis://127.0.0.1:%d' % server.port)
     same(gw.post('/ok', 'untold').status, 201, 'no INFO: it works')
-    ok(gw.until_log('is not told by INFO what server it talks to'),
+    ok(gw.until_log('INFO does not identify the server'),
        'which is said')
     time.sleep(0.5)
-    same(gw.log().count('is not told by INFO'), 1, 'once, by all workers')
+    same(gw.log().count('INFO does not identify'), 1, 'once, by all workers')
     gw.stop()
     server.remove()
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""idempotency_stats: what is told about a store in Redis.
+"""idempotency_stats of a store in Redis.
 
-Its connections and their states, of all workers; that it is away, and what
-waits for it meanwhile; that it was asked again.  An unknown that somebody else
-has settled is not told for ever.  Names are written so that both formats stay
-what they are, whatever stands in the configuration.
+Connections and their states, of all workers; that Redis is not available, and
+what waits for it; that operations were repeated.  An unknown outcome that was
+resolved elsewhere disappears.  Names are escaped so that both formats stay
+valid, whatever is in the configuration.
 """
 
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""cache=SIZE: a replay without Redis, as long as that is safe.
+"""cache=SIZE: replays without Redis, as long as that is safe.
 
-A done record is remembered once a duplicate has asked for it, by all workers.
-It is given again for five seconds, to the same fingerprint only, and not
-beyond its ttl; not after a purge, on whatever gateway; and only while the
-channel is open on which purges are told.
+A done record is cached, for all workers, once a duplicate has asked for it.
+It is replayed for five seconds, to the same fingerprint only, and not beyond
+its ttl; not after a purge, on any gateway; and only while the channel for
+purges is open.
 """
 
 import os

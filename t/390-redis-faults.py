@@ -36,18 +36,18 @@ SETTLE = float(os.environ.get('SETTLE', 12))    # seconds for the last answer
 # is, and broken, of the same length
 MUTANTS = {
     'a claim is always granted':
-        (0, b'if r and st ~= 0 and st ~= 1 and not (st == 3',
-         b'if r and st ~= 0 and st == 9 and not (st == 3'),
+        (0, b'elseif found and state ~= 0 and state ~= 1\n',
+         b'elseif found and state ~= 0 and state == 9\n'),
     'nothing is taken back':
-        (3, b'elseif r_owner == own and r_state == 2 then',
-         b'elseif r_owner == own and r_state == 9 then'),
+        (3, b'elseif r_owner == owner and r_state == 2 then',
+         b'elseif r_owner == owner and r_state == 9 then'),
     'a completion is not kept':
         (0, b'r_state, r_kept, r_status = 4, kept, status\n'
-         b'r_until, r_tomb = now + ttl * 1000, tomb\ntail = ARGV[2]\n'
-         b'r_head, r_body = head, #tail - head\nelseif',
+         b'r_until, r_tombstone = now + ttl * 1000, tombstone\n'
+         b'rest = ARGV[2]\n',
          b'r_state, r_kept, r_status = 2, kept, status\n'
-         b'r_until, r_tomb = now + ttl * 1000, tomb\ntail = ARGV[2]\n'
-         b'r_head, r_body = head, #tail - head\nelseif'),
+         b'r_until, r_tombstone = now + ttl * 1000, tombstone\n'
+         b'rest = ARGV[2]\n'),
 }
 
 LOCATIONS = '''
@@ -341,7 +341,7 @@ def mutate(name, root):
     assert len(old) == len(new)
     with open(gateway.MODULE, 'rb') as f:
         data = f.read()
-    if data.count(old) != 1:
+    if old not in data:
         print('Bail out! the module has no "%s"' % old.decode())
         sys.exit(1)
     path = root + '/broken.so'

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A lease is not the retention time: it is short, and renewed while the
-request runs.  When it runs out, because a worker was killed or paused, the
-record reads as unknown and not as free.  A late completion by the old owner
-counts while nobody else has taken the record, and is refused afterwards: then
-the client gets the record's answer.  No upstream try starts under a lease that
-may be over.
+"""A lease is short, unlike the retention time, and is renewed while the
+request runs.  When it ends, because a worker was killed or paused, the record
+reads as unknown and not as free.  A late completion by the old owner is
+accepted while no other owner has taken the record, and is refused afterwards:
+then the client gets the record's answer.  No upstream try starts under a lease
+that may have ended.
 """
 
 import os
@@ -276,7 +276,7 @@ def test_taken_over():
         ok(fences[0] < fences[1], what + ': under a higher fence', fences)
         same([dict(e[4])['x-attempt'] for e in up.of(key)], ['1', '2'],
              what + ': attempts are counted')
-    ok('was settled by somebody else' in gw.log(), 'which is logged')
+    ok('was settled by another request or an operator' in gw.log(), 'which is logged')
 
 
 def test_taken_over_and_running():

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A probe believes the probe location's own upstream, and nobody else.
+"""Only the answer of the probe location's own upstream counts.
 
-What an error page, the target of an X-Accel-Redirect, another upstream or a
-cache answers leaves the record unknown.  The probe is a GET that names the
-probe's URI in every variable; it does not carry what belongs to the body or
-to the conditions of the operation, and what it sets is not seen by the main
-request.
+The answer of an error page, of the target of an X-Accel-Redirect, of another
+upstream or of a cache leaves the record unknown.  The probe is a GET that has
+the probe's URI in every variable; it does not carry headers that belong to the
+body or to the conditions of the operation, and variables that it sets are not
+seen by the main request.
 """
 
 import os

@@ -15,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import (REDIS, Gateway, Ledger, background, executed,  # noqa: E402
+from gateway import (STORE, Gateway, Ledger, background, executed,  # noqa: E402
                      finish, ok, refused, replays, same, until)
 
 up = Ledger()
@@ -188,7 +188,7 @@ def test_upgrade():
 
     b = gw.post('/ok', 'before')
 
-    if REDIS:
+    if STORE:
         same((b.status, b.replayed, b.body), (201, True, a.body),
              'a key of the old process replays in the new one')
         executed(up, 'before', 1, 'it')

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """idempotency_stats: a store that refuses new keys says so, and why.
 
-Unknown outcomes are kept for 30 days and may fill a small zone.  From the first
-new key that is refused to the next one that is accepted the store is down,
-"full" by name, for Prometheus, in JSON and for all workers, also after a
-reload; how many records are unknown and what they take is told beside it.
+Unknown outcomes are kept for 30 days and may fill a small zone.  From the
+first new key that is refused to the next one that is accepted the store is
+down, with the reason "full", for Prometheus, in JSON and for all workers, also
+after a reload; the number and the size of unknown records are shown as well.
 """
 
 import json

@@ -1,9 +1,9 @@
 # Lookups: what a caller is told about its own key, and how a location that
-# tells it is configured. What operators may do is in 921-operator.py.
+# tells it is configured. What operators may do is in 921-operator-changes.py.
 
 use Test::Nginx::Socket 'no_plan';
 
-require './t/contract.pl';
+require './t/lib/contract.pl';
 
 our $Locations = <<'_EOC_';
     idempotency_scope pay;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What docs/ offer for monitoring fits to what nginx tells.
+"""The monitoring files in docs/ fit the metrics of nginx.
 
-Alerts are rules that Prometheus takes, and go off when they should and not
-otherwise; dashboard, alerts and docs name no metric that is not there, and
-docs name each one that is.
+Alerts are valid rules for Prometheus, and fire when they should and not
+otherwise; dashboard, alerts and docs name no metric that does not exist, and
+docs name each one that does.
 """
 
 import json
@@ -73,7 +73,7 @@ same(samples - told, {'idempotency_store_duration_seconds_' + part
 same(told - samples, {'idempotency_store_duration_seconds'},
      'each metric has a sample')
 
-section = read('operations.md').partition('\n## What is counted\n')[2]
+section = read('operations.md').partition('\n## Metrics\n')[2]
 section = section.partition('\n## ')[0]
 listed = set(re.findall(r'`(idempotency_\w+)`',
                         ''.join(re.findall(r'^\| (`.*?) \|', section, re.M))))
@@ -85,9 +85,9 @@ code = ''.join(line for line in rules.splitlines(True)
 same(names(code) - samples, set(), 'alerts name what is told')
 promtool('the alerts are rules', 'check', 'rules', ALERTS)
 promtool('which go off as they should', 'test', 'rules', TOP
-         + '/t/alerts.yml')
+         + '/t/drive/alerts.yml')
 alerts = re.findall(r'- alert: (\w+)', rules)
-with open(TOP + '/t/alerts.yml') as f:
+with open(TOP + '/t/drive/alerts.yml') as f:
     tests = f.read()
 same([a for a in alerts if a not in tests], [], 'each of them is tested')
 same([a for a in alerts if '`%s`' % a not in read('operations.md')], [],

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A dry run sees everything and changes nothing.
+"""A dry run observes everything and changes nothing.
 
-Every request reaches the upstream and gets its answer, as it would without
-the module: duplicates, requests without a key, requests while the store is
-away or mute.  What would have become of them is in the log, in the counts,
-and in $idempotency_result.  Nothing that a dry run has written is there when
-it is switched off, and no list shows it.
+Every request reaches the upstream and gets its answer, as without the module:
+duplicates, requests without a key, requests while the store is down or does
+not answer.  What the module would have done is in the log, in the counters,
+and in $idempotency_result.  No record of a dry run is visible when it is
+switched off, and no list shows one.
 """
 
 import json

@@ -1,6 +1,6 @@
 
 /*
- * What locations that answer themselves, and ask a store, have in common.
+ * Endpoints: what locations that answer from a store have in common.
  */
 
 
@@ -20,7 +20,7 @@ static void ngx_http_idempotency_endpoint_event(ngx_http_request_t *r);
 char *
 ngx_http_idempotency_endpoint(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *ilcf, ngx_str_t *store,
-    ngx_http_handler_pt handler, ngx_http_handler_pt act)
+    ngx_http_handler_pt handler, ngx_http_handler_pt on_reply)
 {
     ngx_http_core_loc_conf_t  *clcf;
 
@@ -35,7 +35,7 @@ ngx_http_idempotency_endpoint(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    ilcf->act = act;
+    ilcf->on_reply = on_reply;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     clcf->handler = handler;
@@ -197,8 +197,8 @@ ngx_int_t
 ngx_http_idempotency_endpoint_submit(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    return ngx_http_idempotency_context_submit(ctx) == NGX_AGAIN
-           ? NGX_AGAIN : ctx->conf->act(r);
+    return ngx_idempotency_op_submit(ctx->op) == NGX_AGAIN
+           ? NGX_AGAIN : ctx->conf->on_reply(r);
 }
 
 
@@ -219,9 +219,9 @@ ngx_http_idempotency_endpoint_event(ngx_http_request_t *r)
 {
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
     if (!ctx->op->pending) {
-        ngx_http_idempotency_endpoint_go(r, ctx->conf->act(r));
+        ngx_http_idempotency_endpoint_go(r, ctx->conf->on_reply(r));
     }
 }

@@ -1,8 +1,8 @@
 
 /*
- * Lookups: what is known of a key, and an operator's word on it.
+ * Lookups: shows the record of a key, and lets operators change records.
  *
- * A caller is told about its own keys: the source is part of a record's name.
+ * A caller sees its own keys: the source is part of a record's name.
  * An operator, where the location says "admin", may list records, name them
  * by their digest, settle those that are unknown and purge others.  Each
  * change names the fence that was seen, so that nothing is changed that has
@@ -19,6 +19,7 @@
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_query.h"
+#include "ngx_idempotency_random.h"
 
 
 /* bytes of a user's name in the log */
@@ -39,7 +40,7 @@ static ngx_int_t ngx_http_idempotency_lookup_submit(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
 static ngx_int_t ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
-static ngx_int_t ngx_http_idempotency_lookup_act(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_lookup_reply(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -78,7 +79,7 @@ ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     rv = ngx_http_idempotency_endpoint(cf, ilcf, &value[1],
                                        ngx_http_idempotency_lookup_handler,
-                                       ngx_http_idempotency_lookup_act);
+                                       ngx_http_idempotency_lookup_reply);
 
     if (rv != NGX_CONF_OK || !ilcf->admin) {
         return rv;
@@ -135,12 +136,12 @@ ngx_http_idempotency_lookup_handler(ngx_http_request_t *r)
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
 
-    ctx = ngx_http_idempotency_context_create(r, ilcf);
+    ctx = ngx_http_idempotency_context_create(r, ilcf, NULL);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
+    ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_REFUSED);
 
     if (ilcf->admin
         && (r->method & (NGX_HTTP_POST|NGX_HTTP_DELETE))
@@ -161,7 +162,7 @@ ngx_http_idempotency_lookup_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    /* whoever has the answer finalizes the request */
+    /* ngx_http_idempotency_endpoint_go() finalizes the request */
 
     r->main->count++;
 
@@ -200,9 +201,9 @@ ngx_http_idempotency_lookup_body(ngx_http_request_t *r)
 {
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
-    ctx->body_read = 1;
+    ctx->request_body.read = 1;
 
     ngx_http_idempotency_endpoint_go(r,
                                  ngx_http_idempotency_lookup_begin(r, ctx));
@@ -223,7 +224,10 @@ ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
                                            NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
     }
 
-    if (rc != NGX_OK || ngx_http_idempotency_context_owner(ctx) != NGX_OK) {
+    if (rc != NGX_OK
+        || ngx_idempotency_random(ctx->id.owner, NGX_IDEMPOTENCY_OWNER_LEN)
+           != NGX_OK)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -236,7 +240,7 @@ ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
         }
     }
 
-    /* to resolve, the record is looked at first */
+    /* to resolve, the record is read first */
 
     return ngx_http_idempotency_lookup_submit(r, ctx,
                                     query->type == NGX_IDEMPOTENCY_RESOLVE
@@ -348,12 +352,12 @@ ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
 
 
 static ngx_int_t
-ngx_http_idempotency_lookup_act(ngx_http_request_t *r)
+ngx_http_idempotency_lookup_reply(ngx_http_request_t *r)
 {
     ngx_idempotency_op_t        *op;
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
     op = ctx->op;
 
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
@@ -416,8 +420,9 @@ ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
 
 
 /*
- * The record was looked at: an answer that was given must be sealed where
- * others are.  Whether it may be changed the store decides, when it is.
+ * The record was read.  An answer that the operator gives must be sealed if
+ * the record was made with a secret.  Whether the record may be changed is
+ * decided by the store, when it is changed.
  */
 
 static ngx_int_t
@@ -445,7 +450,7 @@ ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
                       "idempotency cannot seal an answer for record "
                       "\"%*xs\": the location of \"idempotency_lookup\" "
                       "needs the \"idempotency_secret\" of the location that "
-                      "is protected", (size_t) 8, ctx->digest);
+                      "is protected", (size_t) 8, ctx->id.digest);
 
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -456,8 +461,8 @@ ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
 
 
 /*
- * The body of the request becomes that of the answer.  Without a status
- * nothing is known but that it was executed.
+ * The body of the request becomes that of the answer.  Without a status the
+ * record says only that the request was executed.
  */
 
 static ngx_int_t
@@ -553,7 +558,7 @@ ngx_http_idempotency_lookup_refused(ngx_http_request_t *r,
 }
 
 
-/* who has done what; a name cannot forge a line */
+/* Logs a change and its author, escaped so that no line can be forged. */
 
 static void
 ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
@@ -592,7 +597,7 @@ ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
 
     ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                   "idempotency record \"%*xs\" was %s by \"%V\" user \"%V\", "
-                  "status %ui, fence %uL", (size_t) 8, ctx->digest, what,
+                  "status %ui, fence %uL", (size_t) 8, ctx->id.digest, what,
                   &r->connection->addr_text, &name, query->status,
                   query->fence);
 }

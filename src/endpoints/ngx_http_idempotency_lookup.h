@@ -1,6 +1,6 @@
 
 /*
- * Lookups: what is known of a key, and an operator's word on it.
+ * Lookups: shows the record of a key, and lets operators change records.
  */
 
 
@@ -11,7 +11,7 @@
 #include "ngx_http_idempotency.h"
 
 
-/* The directive: the location answers what a store knows. */
+/* The directive: the location shows records of a store. */
 char *ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

@@ -1,9 +1,8 @@
 
 /*
- * What a lookup is asked, and what it answers.
- *
- * A record is written as the 64 hex digits of its digest; a "-" in the middle
- * says that it is one of a sequence, whose name in Redis is another one.
+ * The arguments of a lookup, and records as JSON.  A record is written as the
+ * 64 hex digits of its digest; a "-" in the middle marks one of a sequence,
+ * whose key in Redis has another form.
  */
 
 
@@ -100,7 +99,7 @@ ngx_http_idempotency_query_record(ngx_http_idempotency_ctx_t *ctx,
                    p + NGX_HTTP_IDEMPOTENCY_QUERY_DIGITS / 2 + 1,
                    NGX_HTTP_IDEMPOTENCY_QUERY_DIGITS / 2);
 
-        ctx->flags = NGX_IDEMPOTENCY_SEQUENCE;
+        ctx->identity.flags = NGX_IDEMPOTENCY_SEQUENCE;
         p = hex;
 
     } else if (value->len != NGX_HTTP_IDEMPOTENCY_QUERY_DIGITS) {
@@ -109,11 +108,11 @@ ngx_http_idempotency_query_record(ngx_http_idempotency_ctx_t *ctx,
 
     ctx->query->named = 1;
 
-    return ngx_idempotency_record_digest(p, ctx->digest);
+    return ngx_idempotency_record_digest(p, ctx->id.digest);
 }
 
 
-/* "none" is nothing that could be listed */
+/* "none" is no state that could be listed */
 
 static ngx_int_t
 ngx_http_idempotency_query_state(ngx_http_idempotency_query_t *query,
@@ -213,7 +212,7 @@ ngx_http_idempotency_query_show(ngx_http_idempotency_text_t *text,
     list = op->list;
 
     if (list == NULL) {
-        ngx_http_idempotency_query_show_record(text, op->digest,
+        ngx_http_idempotency_query_show_record(text, op->id.digest,
                                         op->flags & NGX_IDEMPOTENCY_SEQUENCE,
                                         &op->record);
         ngx_http_idempotency_text_add(text, "\n");

@@ -1,6 +1,6 @@
 
 /*
- * What a lookup is asked, and what it answers.
+ * The arguments of a lookup, and records as JSON.
  */
 
 
@@ -24,10 +24,10 @@ struct ngx_http_idempotency_query_s {
 
 
 /*
- * Reads the arguments of the request; those that only an operator may give
- * are not looked at unless the location is one for operators.  Sets
- * ctx->query, and ctx->digest if the record is named there.  NGX_OK;
- * NGX_DECLINED: one is missing or invalid; NGX_ERROR.
+ * Reads the arguments of the request; those that only an operator may give are
+ * ignored unless the location is one for operators.  Sets ctx->query, and
+ * ctx->id.digest if the record is named there.  NGX_OK; NGX_DECLINED: one is
+ * missing or invalid; NGX_ERROR.
  */
 ngx_int_t ngx_http_idempotency_query(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

@@ -1,6 +1,6 @@
 
 /*
- * What the counts say, for people, programs and scrapers.
+ * Statistics: as JSON, for Prometheus, and as a page.
  */
 
 
@@ -14,7 +14,7 @@
 
 typedef enum {
     NGX_HTTP_IDEMPOTENCY_STATS_OK = 0,
-    NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,   /* works, and needs a look */
+    NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED,   /* works, but needs attention */
     NGX_HTTP_IDEMPOTENCY_STATS_DOWN        /* new keys are refused */
 } ngx_http_idempotency_stats_health_e;
 
@@ -22,7 +22,7 @@ typedef enum {
 typedef struct {
     ngx_http_idempotency_stats_health_e   health;
     const char                           *name;
-    const char                           *why;      /* the same for people */
+    const char                           *why;      /* the reason in words */
 } ngx_http_idempotency_stats_store_state_t;
 
 
@@ -62,24 +62,23 @@ extern ngx_str_t  ngx_http_idempotency_stats_states[];
 char *ngx_http_idempotency_stats(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* after the configuration: asks for the memory, if there are stats */
+/* after the configuration: adds the zone, if there is such a location */
 ngx_int_t ngx_http_idempotency_stats_init(ngx_conf_t *cf,
     ngx_http_idempotency_main_conf_t *imcf);
 
-/* in a worker: from now on it counts there, and no longer */
+/* in a worker: begins to count there, and ends it */
 void ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf);
 void ngx_http_idempotency_stats_stop(ngx_http_idempotency_main_conf_t *imcf);
 
-/* NGX_ERROR when memory is short */
+/* Adds up the counts of all workers.  NGX_ERROR when memory is short. */
 ngx_int_t ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
     ngx_http_idempotency_stats_t *stats);
 
+/* Write them; text->failed is set when memory is short. */
 void ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
     ngx_http_idempotency_text_t *text);
 void ngx_http_idempotency_stats_prometheus(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
-void ngx_http_idempotency_stats_page(ngx_http_idempotency_stats_t *stats,
-    ngx_http_idempotency_text_t *text);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_STATS_H_INCLUDED_ */

@@ -1,6 +1,6 @@
 
 /*
- * The counts of all workers, added up, and what they say about a store.
+ * The counts of all workers, added up, and the state of each store.
  */
 
 
@@ -158,7 +158,7 @@ ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
     ngx_idempotency_counts_all(counts, n, &store->now);
 
     if (store->store->left) {
-        store->now.later += store->store->left(store->store);
+        store->now.background += store->store->left(store->store);
     }
 
     if (store->store->usage) {
@@ -235,6 +235,10 @@ ngx_http_idempotency_stats_shm_state(ngx_http_idempotency_stats_store_t *store)
         return NGX_HTTP_IDEMPOTENCY_STATS_NEARLY_FULL;
     }
 
+    if (store->now.background) {
+        return NGX_HTTP_IDEMPOTENCY_STATS_OUTCOMES_WAITING;
+    }
+
     return NGX_HTTP_IDEMPOTENCY_STATS_FINE;
 }
 
@@ -247,7 +251,7 @@ ngx_http_idempotency_stats_redis_state(
 
     connections = store->now.redis.connections;
 
-    /* before a new key has asked, too, unless a login tells more */
+    /* also before the first new key, unless a login has a better reason */
 
     if (connections[NGX_IDEMPOTENCY_REDIS_IS_READY] == 0
         && store->refusing != NGX_IDEMPOTENCY_REFUSAL_READONLY
@@ -261,7 +265,7 @@ ngx_http_idempotency_stats_redis_state(
         return NGX_HTTP_IDEMPOTENCY_STATS_DISCONNECTED;
     }
 
-    if ((time_t) store->now.forgetful > ngx_time()) {
+    if ((time_t) store->now.refusing_until > ngx_time()) {
         store->refusing = NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN;
     }
 
@@ -273,7 +277,7 @@ ngx_http_idempotency_stats_redis_state(
         return NGX_HTTP_IDEMPOTENCY_STATS_CONNECTIONS_DOWN;
     }
 
-    if (store->now.later) {
+    if (store->now.background) {
         return NGX_HTTP_IDEMPOTENCY_STATS_OUTCOMES_WAITING;
     }
 

@@ -5,7 +5,7 @@
 
 
 #include "ngx_http_idempotency_stats.h"
-#include "ngx_http_idempotency_variables.h"
+#include "ngx_http_idempotency_context.h"
 
 
 static void ngx_http_idempotency_stats_json_locations(
@@ -85,7 +85,7 @@ ngx_http_idempotency_stats_json_locations(ngx_http_idempotency_stats_t *stats,
 }
 
 
-/* of this server only: a page may not ask others */
+/* of this server only: the page must not connect to others */
 
 static void
 ngx_http_idempotency_stats_json_lookups(ngx_http_idempotency_stats_t *stats,
@@ -132,7 +132,7 @@ ngx_http_idempotency_stats_json_store(
     ngx_http_idempotency_text_add(text,
         "\",\"kind\":\"%s\",\"health\":\"%s\",\"state\":\"%s\","
         "\"why\":\"%s\",\"refusing\":\"%V\",",
-        store->store->usage ? "shm" : "redis", health[store->state->health],
+        store->store->kind, health[store->state->health],
         store->state->name, store->state->why,
         &ngx_idempotency_refusals[store->refusing]);
 
@@ -226,7 +226,7 @@ ngx_http_idempotency_stats_json_redis(
         store->counts.cached,
         store->counts.losses, store->counts.redis.clock_steps,
         store->counts.unacked,
-        store->now.later, store->counts.retries, store->counts.dropped);
+        store->now.background, store->counts.retries, store->counts.dropped);
 }
 
 

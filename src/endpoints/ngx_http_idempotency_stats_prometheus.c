@@ -5,7 +5,7 @@
 
 
 #include "ngx_http_idempotency_stats.h"
-#include "ngx_http_idempotency_variables.h"
+#include "ngx_http_idempotency_context.h"
 
 
 /* one number of each store, of embedded ones only, or of those in Redis */
@@ -141,7 +141,7 @@ static ngx_http_idempotency_stats_value_t
     { "redis_background", "gauge",
       "Outcomes that Redis could not be told yet.",
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
-      ngx_http_idempotency_stats_at(now.later) },
+      ngx_http_idempotency_stats_at(now.background) },
 
     { "redis_background_dropped_total", "counter",
       "Outcomes given up because too many waited.",
@@ -168,8 +168,8 @@ ngx_http_idempotency_stats_prometheus(ngx_http_idempotency_stats_t *stats,
 
 
 /*
- * A result that never was is not a line: most have few.  What a dry run has
- * seen is not what happened, so it has a name that is not added to it.
+ * Results that never occurred have no line: most locations have few.  Dry runs
+ * have a metric of their own, which is not added up with real results.
  */
 
 static void
@@ -327,7 +327,7 @@ ngx_http_idempotency_stats_up(ngx_http_idempotency_stats_t *stats,
 
     ngx_http_idempotency_text_add(text,
         "# HELP idempotency_store_degraded "
-        "Whether the store needs somebody to look at it.\n"
+        "Whether the store needs an operator to look at it.\n"
         "# TYPE idempotency_store_degraded gauge\n");
 
     for (i = 0; i < stats->nstores; i++) {

@@ -1,15 +1,13 @@
 
 /*
  * Acknowledgement by replicas and by disks: one WAIT, and one WAITAOF, behind
- * all that leaves in one write.
- *
- * Redis does nothing else for a connection that waits, so the next write is
- * held back until the replies are there: however long the replicas take, no
- * command waits for more than two of them.
+ * all commands of one write.  While Redis waits it executes nothing else for
+ * this connection, so the next write is held back until the replies are there:
+ * no command waits for more than two rounds.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_pipe.h"
 
 
 static ngx_int_t ngx_idempotency_redis_ack_push(
@@ -20,11 +18,8 @@ static void ngx_idempotency_redis_ack_synced(
 static void ngx_idempotency_redis_ack_refused(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *ack,
     ngx_idempotency_redis_reply_t *reply);
-static void ngx_idempotency_redis_ack_forget(
-    ngx_idempotency_redis_cmd_t *ack);
+static void ngx_idempotency_redis_ack_forget(ngx_idempotency_redis_cmd_t *ack);
 
-
-/* bytes up to here may be written now */
 
 ngx_int_t
 ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn)
@@ -46,7 +41,7 @@ ngx_idempotency_redis_ack_batch(ngx_idempotency_redis_conn_t *conn)
 
     conn->acks = 0;
     conn->synced = 0;
-    conn->denied = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
+    conn->ack_refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
 
     if (redis->replicas) {
         ngx_str_set(&args[0], "WAIT");
@@ -92,20 +87,12 @@ static ngx_int_t
 ngx_idempotency_redis_ack_push(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_cmd_t *ack, ngx_str_t *args, ngx_uint_t n)
 {
-    ngx_int_t  rc;
-    ngx_str_t  bytes;
-
-    if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
     ngx_memzero(ack, sizeof(ngx_idempotency_redis_cmd_t));
 
-    rc = ngx_idempotency_redis_pipe_push(conn, &bytes, ack);
+    ack->args = args;
+    ack->nargs = n;
 
-    ngx_idempotency_redis_encode_free(&bytes);
-
-    if (rc != NGX_OK) {
+    if (ngx_idempotency_redis_queue_push(conn, ack) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -128,7 +115,7 @@ ngx_idempotency_redis_ack_hold(ngx_idempotency_redis_conn_t *conn,
 /* an error is no acknowledgement */
 
 void
-ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
+ngx_idempotency_redis_ack_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_cmd_t *ack, ngx_idempotency_redis_reply_t *reply)
 {
     int64_t                         n;
@@ -154,8 +141,8 @@ ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
         return;
     }
 
-    if (conn->denied == NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE) {
-        conn->redis->denied = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
+    if (conn->ack_refusal == NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE) {
+        conn->redis->ack_refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
     }
 
     ngx_post_event(&conn->flush, &ngx_posted_events);
@@ -174,7 +161,7 @@ ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
         cmd->reply = NULL;
         cmd->acks = conn->acks;
         cmd->synced = conn->synced;
-        cmd->refusal = conn->denied;
+        cmd->refusal = conn->ack_refusal;
 
         if (cmd->handler) {
             cmd->handler(cmd, held);
@@ -185,7 +172,10 @@ ngx_idempotency_redis_ack_told(ngx_idempotency_redis_conn_t *conn,
 }
 
 
-/* WAITAOF tells two numbers: whether the master has it on disk, and replicas */
+/*
+ * WAITAOF replies with two numbers: of masters and of replicas that have
+ * synced
+ */
 
 static void
 ngx_idempotency_redis_ack_synced(ngx_idempotency_redis_conn_t *conn,
@@ -223,29 +213,29 @@ ngx_idempotency_redis_ack_refused(ngx_idempotency_redis_conn_t *conn,
 
     ngx_idempotency_redis_reply_string(reply, &text);
 
-    conn->denied = ngx_idempotency_redis_refusal(&text);
+    conn->ack_refusal = ngx_idempotency_redis_refusal(&text);
 
     if (ack == &conn->sync
-        && conn->denied != NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM)
+        && conn->ack_refusal != NGX_IDEMPOTENCY_REDIS_REFUSAL_NOPERM)
     {
-        conn->denied = NGX_IDEMPOTENCY_REDIS_REFUSAL_NO_AOF;
+        conn->ack_refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NO_AOF;
     }
 
-    if (redis->denied == conn->denied) {
+    if (redis->ack_refusal == conn->ack_refusal) {
         return;
     }
 
-    redis->denied = conn->denied;
+    redis->ack_refusal = conn->ack_refusal;
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                   "idempotency store \"%V\" refuses %s, node \"%V\": \"%V\"; "
                   "new keys are refused and answers may get lost",
                   &redis->name, (ack == &conn->sync) ? "WAITAOF" : "WAIT",
-                  &conn->node->name, &text);
+                  &conn->peer->name, &text);
 }
 
 
-/* the connection is lost: these were executed, and how safely is not known */
+/* commands with a reply were executed, but it is not known how safely */
 
 void
 ngx_idempotency_redis_ack_drop(ngx_idempotency_redis_conn_t *conn)

@@ -5,47 +5,46 @@
 
 
 #include "ngx_idempotency_redis_map.h"
-#include "ngx_idempotency_redis_route.h"
+#include "ngx_idempotency_redis_slot.h"
 
 
-/* milliseconds between two looks at the map: all is well, or not */
+/* milliseconds until CLUSTER SLOTS is sent again: all is well, or not */
 #define NGX_IDEMPOTENCY_REDIS_REFRESH  5000
 #define NGX_IDEMPOTENCY_REDIS_HURRY    100
 
-/* from server to server without a pause */
+/* a command is sent from node to node so often without a pause */
 #define NGX_IDEMPOTENCY_REDIS_MOVES    5
 
 /* milliseconds that a node without slots stays */
-#define NGX_IDEMPOTENCY_REDIS_GUEST    10000
+#define NGX_IDEMPOTENCY_REDIS_UNUSED    10000
 
 typedef struct {
-    ngx_idempotency_redis_map_t     map;       /* first, see map.c */
-    ngx_idempotency_redis_t        *redis;
-    ngx_idempotency_redis_seeds_t  *seeds;
-    ngx_idempotency_redis_node_t   *asked;
-    ngx_idempotency_redis_cmd_t     cmd;
-    ngx_str_t                       args[2];
-    ngx_event_t                     timer;
-    ngx_msec_t                      began;
-    unsigned                        asking:1;
-    unsigned                        again:1;
-    unsigned                        said:1;
+    ngx_idempotency_redis_map_t         map;         /* first, see map.c */
+    ngx_idempotency_redis_t            *redis;
+    ngx_idempotency_redis_seeds_t      *seeds;
+    ngx_idempotency_redis_node_t       *asked;
+    ngx_idempotency_redis_cmd_t         cmd;
+    ngx_str_t                           args[2];
+    ngx_event_t                         timer;
+    ngx_msec_t                          began;
+    unsigned                            asking:1;
+    unsigned                            again:1;
+    unsigned                            warned:1;
 } ngx_idempotency_redis_cluster_t;
 
 
 static ngx_int_t ngx_idempotency_redis_cluster_start(
     ngx_idempotency_redis_t *redis);
-static void ngx_idempotency_redis_cluster_stop(
-    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_cluster_stop(ngx_idempotency_redis_t *redis);
 static ngx_idempotency_redis_node_t *ngx_idempotency_redis_cluster_pick(
     ngx_idempotency_redis_t *redis, ngx_str_t *key, ngx_uint_t *hope);
 static ngx_idempotency_redis_node_t *ngx_idempotency_redis_cluster_any(
     ngx_idempotency_redis_t *redis);
 static ngx_int_t ngx_idempotency_redis_cluster_reply(
-    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_cluster_moved(
-    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply, ngx_uint_t ask);
 static ngx_int_t ngx_idempotency_redis_cluster_parse(
     ngx_idempotency_redis_reply_t *reply, ngx_uint_t *slot, ngx_str_t *host,
@@ -54,26 +53,33 @@ static void ngx_idempotency_redis_cluster_ready(
     ngx_idempotency_redis_node_t *node);
 static void ngx_idempotency_redis_cluster_lost(
     ngx_idempotency_redis_node_t *node);
-static void ngx_idempotency_redis_cluster_soon(
-    ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_cluster_soon(ngx_idempotency_redis_t *redis);
 static void ngx_idempotency_redis_cluster_timer(ngx_event_t *ev);
-static void ngx_idempotency_redis_cluster_told(
+static void ngx_idempotency_redis_cluster_slots(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_cluster_let_go(
     ngx_idempotency_redis_cluster_t *cluster);
+
+
+static ngx_idempotency_redis_node_type_t  ngx_idempotency_redis_cluster_node = {
+    NGX_IDEMPOTENCY_REDIS_KIND_DATA,
+    ngx_idempotency_redis_cluster_reply,
+    ngx_idempotency_redis_cluster_ready,
+    ngx_idempotency_redis_cluster_lost,
+    NULL,
+    NULL,
+    NULL,
+    0,
+    0
+};
 
 
 ngx_idempotency_redis_topology_t  ngx_idempotency_redis_cluster = {
     ngx_idempotency_redis_cluster_start,
     ngx_idempotency_redis_cluster_stop,
     ngx_idempotency_redis_cluster_pick,
-    ngx_idempotency_redis_cluster_reply,
-    ngx_idempotency_redis_cluster_ready,
-    ngx_idempotency_redis_cluster_lost,
     ngx_idempotency_redis_map_part,
     ngx_idempotency_redis_map_next,
-    0,
-    0,
     1
 };
 
@@ -92,13 +98,14 @@ ngx_idempotency_redis_cluster_start(ngx_idempotency_redis_t *redis)
 
     redis->map = cluster;
     cluster->redis = redis;
+    cluster->map.type = &ngx_idempotency_redis_cluster_node;
 
     ngx_str_set(&cluster->args[0], "CLUSTER");
     ngx_str_set(&cluster->args[1], "SLOTS");
 
     cluster->cmd.args = cluster->args;
     cluster->cmd.nargs = 2;
-    cluster->cmd.handler = ngx_idempotency_redis_cluster_told;
+    cluster->cmd.handler = ngx_idempotency_redis_cluster_slots;
     cluster->cmd.data = cluster;
 
     ev = &cluster->timer;
@@ -154,7 +161,7 @@ ngx_idempotency_redis_cluster_pick(ngx_idempotency_redis_t *redis,
 
     if (node == NULL) {
 
-        /* only those of the map were asked for their counters */
+        /* only nodes of the map have counters */
 
         ngx_idempotency_redis_cluster_soon(redis);
 
@@ -185,7 +192,7 @@ ngx_idempotency_redis_cluster_any(ngx_idempotency_redis_t *redis)
 
         if (ngx_idempotency_redis_node_is_up(node)) {
 
-            /* another one next time */
+            /* the next call returns another node */
 
             ngx_queue_remove(q);
             ngx_queue_insert_tail(&redis->nodes, q);
@@ -203,7 +210,7 @@ ngx_idempotency_redis_cluster_any(ngx_idempotency_redis_t *redis)
 
 
 static ngx_int_t
-ngx_idempotency_redis_cluster_reply(ngx_idempotency_redis_conn_t *conn,
+ngx_idempotency_redis_cluster_reply(ngx_idempotency_redis_node_t *node,
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply)
 {
     if (ngx_idempotency_redis_reply_type(reply)
@@ -211,30 +218,30 @@ ngx_idempotency_redis_cluster_reply(ngx_idempotency_redis_conn_t *conn,
     {
         if (cmd->key) {
 
-            /* it has its slots still, and nobody has taken over */
+            /* it still has its slots, and no replica has taken over */
 
-            conn->node->missed = 0;
+            node->missed = 0;
         }
 
         return NGX_DECLINED;
     }
 
     if (ngx_idempotency_redis_reply_is_error(reply, "MOVED ")) {
-        ngx_idempotency_redis_cluster_moved(conn, cmd, reply, 0);
+        ngx_idempotency_redis_cluster_moved(node, cmd, reply, 0);
         return NGX_OK;
     }
 
     if (ngx_idempotency_redis_reply_is_error(reply, "ASK ")) {
-        ngx_idempotency_redis_cluster_moved(conn, cmd, reply, 1);
+        ngx_idempotency_redis_cluster_moved(node, cmd, reply, 1);
         return NGX_OK;
     }
 
-    if (ngx_idempotency_redis_says(reply, "TRYAGAIN")
-        || ngx_idempotency_redis_says(reply, "CLUSTERDOWN")
-        || ngx_idempotency_redis_says_no_master(reply))
+    if (ngx_idempotency_redis_error_is(reply, "TRYAGAIN")
+        || ngx_idempotency_redis_error_is(reply, "CLUSTERDOWN")
+        || ngx_idempotency_redis_error_is_no_master(reply))
     {
-        ngx_idempotency_redis_cluster_soon(conn->redis);
-        ngx_idempotency_redis_wait(conn->redis, cmd);
+        ngx_idempotency_redis_cluster_soon(node->redis);
+        ngx_idempotency_redis_topology_wait(node->redis, cmd);
         return NGX_OK;
     }
 
@@ -243,13 +250,13 @@ ngx_idempotency_redis_cluster_reply(ngx_idempotency_redis_conn_t *conn,
 
 
 /*
- * Somebody else has the slot, or, for this key, the node that it moves to.
- * A node that is not known to be a master is one only when the map says so:
- * it may have taken over from one that is lost.
+ * MOVED: another node has the slot; ASK: the slot is being moved, and this key
+ * was already.  A node that is not known to be a master is used only when the
+ * map has it: it may have taken over from one that is lost.
  */
 
 static void
-ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
+ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_node_t *from,
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply,
     ngx_uint_t ask)
 {
@@ -260,7 +267,7 @@ ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_node_t     *node;
     ngx_idempotency_redis_cluster_t  *cluster;
 
-    redis = conn->redis;
+    redis = from->redis;
     cluster = redis->map;
 
     if (!ask) {
@@ -272,12 +279,12 @@ ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
            != NGX_OK)
     {
         cmd->moves = 0;
-        ngx_idempotency_redis_wait(redis, cmd);
+        ngx_idempotency_redis_topology_wait(redis, cmd);
         return;
     }
 
     if (host.len == 0) {
-        host = conn->node->place.host;
+        host = from->peer.host.name;
     }
 
     node = ngx_idempotency_redis_map_find(redis, &host, port);
@@ -286,12 +293,12 @@ ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
 
         /* it has no slot yet */
 
-        node = ngx_idempotency_redis_node_told(redis, &host, port, NULL,
-                                               NGX_IDEMPOTENCY_REDIS_SERVER);
+        node = ngx_idempotency_redis_node_create_at(redis, &host, port, NULL,
+                                                   cluster->map.type);
     }
 
     if (node == NULL || (!ask && !node->master)) {
-        ngx_idempotency_redis_wait(redis, cmd);
+        ngx_idempotency_redis_topology_wait(redis, cmd);
         return;
     }
 
@@ -302,10 +309,10 @@ ngx_idempotency_redis_cluster_moved(ngx_idempotency_redis_conn_t *conn,
         cluster->map.slots[slot] = node;
     }
 
-    cmd->skip = ask;
+    cmd->asking = ask;
 
     if (ngx_idempotency_redis_node_send(node, cmd) != NGX_AGAIN) {
-        ngx_idempotency_redis_wait(redis, cmd);
+        ngx_idempotency_redis_topology_wait(redis, cmd);
     }
 }
 
@@ -386,9 +393,9 @@ ngx_idempotency_redis_cluster_ready(ngx_idempotency_redis_node_t *node)
         ngx_idempotency_redis_cluster_soon(redis);
     }
 
-    ngx_idempotency_redis_changed(redis);
+    ngx_idempotency_redis_topology_changed(redis);
 
-    redis->ready(redis);
+    redis->on_ready(redis);
 }
 
 
@@ -462,7 +469,7 @@ ngx_idempotency_redis_cluster_timer(ngx_event_t *ev)
         return;
     }
 
-    /* nobody of those that were known is there */
+    /* none of the known nodes can be reached */
 
     (void) ngx_idempotency_redis_seeds_dial(cluster->seeds);
 
@@ -471,7 +478,7 @@ ngx_idempotency_redis_cluster_timer(ngx_event_t *ev)
 
 
 static void
-ngx_idempotency_redis_cluster_told(ngx_idempotency_redis_cmd_t *cmd,
+ngx_idempotency_redis_cluster_slots(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
     ngx_int_t                         rc;
@@ -487,23 +494,23 @@ ngx_idempotency_redis_cluster_told(ngx_idempotency_redis_cmd_t *cmd,
         rc = ngx_idempotency_redis_map_read(&cluster->map, cluster->asked,
                                             reply);
 
-        if (rc != NGX_OK && !cluster->said) {
-            cluster->said = 1;
+        if (rc != NGX_OK && !cluster->warned) {
+            cluster->warned = 1;
 
             ngx_idempotency_redis_reply_string(reply, &text);
 
             ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                           "idempotency store \"%V\": the node \"%V\" has no "
                           "map of a cluster: \"%V\"", &cluster->redis->name,
-                          &cluster->asked->name, &text);
+                          &cluster->asked->peer.name, &text);
         }
     }
 
     if (rc == NGX_OK) {
-        cluster->said = 0;
+        cluster->warned = 0;
 
         ngx_idempotency_redis_cluster_let_go(cluster);
-        ngx_idempotency_redis_changed(cluster->redis);
+        ngx_idempotency_redis_topology_changed(cluster->redis);
     }
 
     ngx_add_timer(&cluster->timer,
@@ -513,7 +520,7 @@ ngx_idempotency_redis_cluster_told(ngx_idempotency_redis_cmd_t *cmd,
 }
 
 
-/* connects masters, and forgets who is none and has nothing to do */
+/* dials masters, and lets other nodes go that have nothing to do */
 
 static void
 ngx_idempotency_redis_cluster_let_go(ngx_idempotency_redis_cluster_t *cluster)
@@ -534,12 +541,12 @@ ngx_idempotency_redis_cluster_let_go(ngx_idempotency_redis_cluster_t *cluster)
 
         if (node->master) {
             node->used = ngx_current_msec;
-            ngx_idempotency_redis_node_login(node);
+            ngx_idempotency_redis_node_log_out(node, 0);
             ngx_idempotency_redis_node_dial(node);
             continue;
         }
 
-        busy = (ngx_current_msec - node->used < NGX_IDEMPOTENCY_REDIS_GUEST);
+        busy = (ngx_current_msec - node->used < NGX_IDEMPOTENCY_REDIS_UNUSED);
 
         for (i = 0; i < node->nconns; i++) {
             if (node->conns[i].ncommands) {

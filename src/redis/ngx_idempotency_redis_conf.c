@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_idempotency_redis_conf.h"
+#include "ngx_idempotency_redis_login.h"
 
 
 #define NGX_IDEMPOTENCY_REDIS_CONNECT_TIMEOUT  1000
@@ -14,10 +14,11 @@
 
 
 typedef struct {
-    ngx_str_t    name;
-    char      *(*set)(ngx_conf_t *cf, ngx_str_t *value, void *field);
-    ngx_uint_t   offset;
-    const char  *fix;
+    ngx_str_t                           name;
+    char                             *(*set)(ngx_conf_t *cf, ngx_str_t *value,
+                                         void *field);
+    ngx_uint_t                          offset;
+    const char                         *fix;
 } ngx_idempotency_redis_param_t;
 
 
@@ -42,7 +43,7 @@ static char *ngx_idempotency_redis_conf_flag(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 #endif
 static char *ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place);
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_host_t *host);
 
 
 static ngx_idempotency_redis_param_t  ngx_idempotency_redis_params[] = {
@@ -237,7 +238,7 @@ ngx_idempotency_redis_conf_number(ngx_conf_t *cf, ngx_str_t *value,
 }
 
 
-/* N[:TIME]; its offset is that of the whole */
+/* N[:TIME]; the offset is that of the whole structure */
 
 static char *
 ngx_idempotency_redis_conf_replicas(ngx_conf_t *cf, ngx_str_t *value,
@@ -400,9 +401,9 @@ char *
 ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis)
 {
-    ngx_uint_t                      i;
-    ngx_msec_t                      wait;
-    ngx_idempotency_redis_place_t  *place;
+    ngx_uint_t                     i;
+    ngx_msec_t                     wait;
+    ngx_idempotency_redis_host_t  *host;
 
     if (redis->connect_timeout == 0) {
         redis->connect_timeout = NGX_IDEMPOTENCY_REDIS_CONNECT_TIMEOUT;
@@ -452,19 +453,19 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_idempotency_redis_secret_conf(cf, redis, &redis->account)
+    if (ngx_idempotency_redis_credentials_conf(cf, redis, &redis->account)
         != NGX_CONF_OK
-        || ngx_idempotency_redis_secret_conf(cf, redis, &redis->sentinel)
+        || ngx_idempotency_redis_credentials_conf(cf, redis, &redis->sentinel)
            != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    place = redis->places.elts;
+    host = redis->hosts.elts;
 
-    for (i = 0; i < redis->places.nelts; i++) {
-        if (place[i].host.len
-            && ngx_idempotency_redis_conf_resolve(cf, redis, &place[i])
+    for (i = 0; i < redis->hosts.nelts; i++) {
+        if (host[i].name.len
+            && ngx_idempotency_redis_conf_resolve(cf, redis, &host[i])
                != NGX_CONF_OK)
         {
             return NGX_CONF_ERROR;
@@ -485,7 +486,7 @@ ngx_idempotency_redis_conf_finish(ngx_conf_t *cf,
 
 static char *
 ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place)
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_host_t *host)
 {
     u_char     *p;
     ngx_url_t   u;
@@ -493,22 +494,22 @@ ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
 
     ngx_memzero(&u, sizeof(ngx_url_t));
 
-    inet6 = (ngx_strlchr(place->host.data,
-                         place->host.data + place->host.len, ':')
+    inet6 = (ngx_strlchr(host->name.data,
+                         host->name.data + host->name.len, ':')
              != NULL);
 
-    place->named = !inet6
-                   && ngx_inet_addr(place->host.data, place->host.len)
+    host->named = !inet6
+                   && ngx_inet_addr(host->name.data, host->name.len)
                       == INADDR_NONE;
 
-    p = ngx_pnalloc(cf->pool, place->host.len + sizeof("[]:65535"));
+    p = ngx_pnalloc(cf->pool, host->name.len + sizeof("[]:65535"));
     if (p == NULL) {
         return NGX_CONF_ERROR;
     }
 
     u.url.data = p;
-    u.url.len = ngx_sprintf(p, inet6 ? "[%V]:%ui" : "%V:%ui", &place->host,
-                            (ngx_uint_t) place->port)
+    u.url.len = ngx_sprintf(p, inet6 ? "[%V]:%ui" : "%V:%ui", &host->name,
+                            (ngx_uint_t) host->port)
                 - p;
 
     if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
@@ -519,9 +520,9 @@ ngx_idempotency_redis_conf_resolve(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    place->addrs = u.addrs;
-    place->naddrs = u.naddrs;
-    place->resolved = ngx_time();
+    host->addrs = u.addrs;
+    host->naddrs = u.naddrs;
+    host->resolved = ngx_time();
 
     return NGX_CONF_OK;
 }

@@ -1,11 +1,10 @@
 
 /*
- * TLS of a Redis store: certificates and whom to trust.
+ * TLS parameters of a Redis store.
  */
 
 
-#include "ngx_idempotency_redis_conf.h"
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_login.h"
 
 
 #if (NGX_SSL)
@@ -77,13 +76,13 @@ ngx_idempotency_redis_conf_tls_make(ngx_conf_t *cf,
                                                &redis->ssl_certificate_key)
            != NGX_OK
         || ngx_idempotency_redis_conf_tls_name(cf,
-                                             &redis->ssl_trusted_certificate)
+                                                &redis->ssl_trusted_certificate)
            != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_idempotency_redis_tls_stamps(redis, redis->ssl_stamps);
+    ngx_idempotency_redis_credentials_stamps(redis, redis->ssl_stamps);
 
     ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
     if (ssl == NULL) {
@@ -131,7 +130,10 @@ ngx_idempotency_redis_conf_tls_make(ngx_conf_t *cf,
 }
 
 
-/* as ngx_ssl_certificate() names files, which knows other things as well */
+/*
+ * ngx_ssl_certificate() takes files and other sources; only files get a full
+ * path
+ */
 
 static ngx_int_t
 ngx_idempotency_redis_conf_tls_name(ngx_conf_t *cf, ngx_str_t *name)

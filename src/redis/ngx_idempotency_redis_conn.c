@@ -1,88 +1,104 @@
 
 /*
- * The life of a connection: start, loss, back-off, end.
+ * The life of a connection: connect, handshake, login, loss, back-off.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_login.h"
+#include "ngx_idempotency_redis_pipe.h"
 
 
-#define NGX_IDEMPOTENCY_REDIS_BACKOFF        50
-#define NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX    5000
+/* milliseconds of the first back-off, and of the longest */
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF          50
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF_MAX      5000
 
-/* while commands are refused nobody waits longer for the next attempt */
-#define NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED  1000
+/* the longest while commands are refused because of it */
+#define NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED    1000
 
-/* a replica may be promoted, or its address lead to a master, any moment */
+/* the longest after a replica: it may be promoted any moment, or its address
+ * lead to a master */
 #define NGX_IDEMPOTENCY_REDIS_BACKOFF_REPLICA  200
 
-/* a connection that lasted that long was a good one */
-#define NGX_IDEMPOTENCY_REDIS_STEADY         1000
+/* milliseconds after which the loss of a connection is no sign of trouble */
+#define NGX_IDEMPOTENCY_REDIS_STEADY           1000
+
+/* milliseconds: a timer that goes off so late says nothing about the server */
+#define NGX_IDEMPOTENCY_REDIS_LATE             200
 
 
-static void ngx_idempotency_redis_conn_event(ngx_event_t *ev,
-    ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler);
 static void ngx_idempotency_redis_conn_census(
     ngx_idempotency_redis_conn_t *conn, ngx_int_t n);
-static void ngx_idempotency_redis_conn_found(
+static void ngx_idempotency_redis_conn_connected(ngx_event_t *ev);
+static void ngx_idempotency_redis_conn_login(
     ngx_idempotency_redis_conn_t *conn);
-static void ngx_idempotency_redis_conn_miss(
+static ngx_int_t ngx_idempotency_redis_conn_reply(
+    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_conn_ready(
     ngx_idempotency_redis_conn_t *conn);
-static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
-static void ngx_idempotency_redis_conn_tell(ngx_event_t *ev);
+static void ngx_idempotency_redis_conn_failed(
+    ngx_idempotency_redis_conn_t *conn);
 static ngx_msec_t ngx_idempotency_redis_conn_jitter(ngx_msec_t delay);
+static void ngx_idempotency_redis_conn_timer(ngx_event_t *ev);
+static void ngx_idempotency_redis_conn_deadline(ngx_event_t *ev);
+static void ngx_idempotency_redis_conn_closed(
+    ngx_idempotency_redis_conn_t *conn, ngx_err_t err);
+static void ngx_idempotency_redis_conn_broken(
+    ngx_idempotency_redis_conn_t *conn, const char *what);
+static void ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_error_e error);
+#if (NGX_SSL)
+static void ngx_idempotency_redis_conn_handshake(
+    ngx_idempotency_redis_conn_t *conn);
+static void ngx_idempotency_redis_conn_handshaked(ngx_connection_t *c);
+#endif
+
+
+static ngx_idempotency_redis_pipe_events_t
+    ngx_idempotency_redis_conn_pipe_events = {
+    ngx_idempotency_redis_conn_reply,
+    ngx_idempotency_redis_conn_closed,
+    ngx_idempotency_redis_conn_broken,
+    ngx_idempotency_redis_conn_retire
+};
 
 
 ngx_int_t
 ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_peer_t *peer,
+    ngx_idempotency_redis_conn_events_t *events,
     ngx_idempotency_redis_node_t *node)
 {
-    conn->redis = node->redis;
+    conn->redis = redis;
+    conn->peer = peer;
+    conn->events = events;
     conn->node = node;
 
     conn->log = *ngx_cycle->log;
-    conn->log.handler = ngx_idempotency_redis_log;
+    conn->log.handler = ngx_idempotency_redis_report_log;
     conn->log.data = conn;
     conn->log.action = NULL;
 
-    conn->peer.name = &node->name;
+    conn->pc.name = &peer->name;
 
     conn->dummy.fd = (ngx_socket_t) -1;
     conn->dummy.data = conn;
 
-    ngx_queue_init(&conn->commands);
-    ngx_queue_init(&conn->lost);
-    ngx_queue_init(&conn->held);
+    conn->timer.handler = ngx_idempotency_redis_conn_timer;
+    conn->timer.data = &conn->dummy;
+    conn->timer.log = ngx_cycle->log;
+    conn->timer.cancelable = 1;
+
+    conn->deadline.handler = ngx_idempotency_redis_conn_deadline;
+    conn->deadline.data = &conn->dummy;
+    conn->deadline.log = ngx_cycle->log;
 
     ngx_idempotency_redis_conn_census(conn, 1);
 
-    ngx_idempotency_redis_conn_event(&conn->timer, conn,
-                                     ngx_idempotency_redis_conn_timer);
-    ngx_idempotency_redis_conn_event(&conn->tell, conn,
-                                     ngx_idempotency_redis_conn_tell);
-    ngx_idempotency_redis_conn_event(&conn->flush, conn,
-                                     ngx_idempotency_redis_pipe_flush);
-    ngx_idempotency_redis_conn_event(&conn->deadline, conn,
-                                     ngx_idempotency_redis_pipe_deadline);
+    ngx_idempotency_redis_queue_init(conn);
 
-    conn->timer.cancelable = 1;
-
-    conn->in = ngx_alloc(NGX_IDEMPOTENCY_REDIS_CHUNK, ngx_cycle->log);
-    if (conn->in == NULL) {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_idempotency_redis_conn_event(ngx_event_t *ev,
-    ngx_idempotency_redis_conn_t *conn, ngx_event_handler_pt handler)
-{
-    ev->handler = handler;
-    ev->data = &conn->dummy;
-    ev->log = ngx_cycle->log;
+    return ngx_idempotency_redis_pipe_init(conn,
+                                      &ngx_idempotency_redis_conn_pipe_events);
 }
 
 
@@ -98,7 +114,7 @@ ngx_idempotency_redis_conn_state(ngx_idempotency_redis_conn_t *conn,
 }
 
 
-/* those to sentinels have no records to lose */
+/* only connections to nodes with records are counted */
 
 static void
 ngx_idempotency_redis_conn_census(ngx_idempotency_redis_conn_t *conn,
@@ -106,7 +122,7 @@ ngx_idempotency_redis_conn_census(ngx_idempotency_redis_conn_t *conn,
 {
     ngx_idempotency_redis_is_e  is;
 
-    if (conn->node->kind != NGX_IDEMPOTENCY_REDIS_SERVER) {
+    if (conn->peer->kind != NGX_IDEMPOTENCY_REDIS_KIND_DATA) {
         return;
     }
 
@@ -138,76 +154,228 @@ ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn)
     ngx_idempotency_redis_conn_close(conn);
     ngx_idempotency_redis_conn_census(conn, -1);
 
-    /* notes which of its commands have left */
+    /* notes which of its commands were sent */
 
     ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
-    ngx_idempotency_redis_abandon(&conn->lost);
 
-    if (conn->deadline.timer_set) {
-        ngx_del_timer(&conn->deadline);
-    }
-
-    if (conn->tell.posted) {
-        ngx_delete_posted_event(&conn->tell);
-    }
-
-    ngx_idempotency_redis_bytes_clear(&conn->out, 0);
-
-    if (conn->in) {
-        ngx_free(conn->in);
-    }
+    ngx_idempotency_redis_queue_free(conn);
+    ngx_idempotency_redis_pipe_free(conn);
 }
 
 
-void
-ngx_idempotency_redis_abandon(ngx_queue_t *commands)
+ngx_int_t
+ngx_idempotency_redis_conn_connect(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_queue_t                  *q;
-    ngx_idempotency_redis_cmd_t  *cmd;
+    ngx_int_t               rc;
+    ngx_connection_t       *c;
+    ngx_peer_connection_t  *pc;
 
-    while (!ngx_queue_empty(commands)) {
-        q = ngx_queue_head(commands);
-        ngx_queue_remove(q);
+    pc = &conn->pc;
 
-        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
+    pc->sockaddr = &conn->at.sockaddr.sockaddr;
+    pc->socklen = conn->at.socklen;
+    pc->name = &conn->at.name;
+    pc->get = ngx_event_get_peer;
+    pc->log = &conn->log;
+    pc->log_error = NGX_ERROR_INFO;
+    pc->so_keepalive = (pc->sockaddr->sa_family != AF_UNIX);
 
-        if (cmd->abandon) {
-            cmd->abandon(cmd);
-        }
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_CONNECTING);
+    conn->log.action = "connecting to";
+
+    ngx_idempotency_redis_report_hush(conn, 1);
+    ngx_set_socket_errno(0);
+
+    rc = ngx_event_connect_peer(pc);
+
+    if (rc == NGX_ERROR || rc == NGX_DECLINED) {
+        ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_CONNECT,
+                                     ngx_socket_errno,
+                                     "cannot be reached");
+        return NGX_ERROR;
     }
+
+    ngx_idempotency_redis_report_hush(conn, conn->peer->reported);
+
+    c = pc->connection;
+
+    c->data = conn;
+    c->pool = ngx_create_pool(256, &conn->log);
+    if (c->pool == NULL) {
+        return NGX_ERROR;
+    }
+
+    c->read->handler = ngx_idempotency_redis_conn_connected;
+    c->write->handler = ngx_idempotency_redis_conn_connected;
+
+    ngx_add_timer(&conn->timer, conn->redis->connect_timeout);
+
+    if (rc == NGX_OK) {
+        ngx_post_event(c->write, &ngx_posted_next_events);
+    }
+
+    /* rc == NGX_OK or NGX_AGAIN */
+
+    return NGX_OK;
 }
 
 
-void
-ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn)
+static void
+ngx_idempotency_redis_conn_connected(ngx_event_t *ev)
 {
-    ngx_msec_t      delay;
-    ngx_msec_int_t  left;
+    int                            err;
+    ngx_idempotency_redis_conn_t  *conn;
+    socklen_t                      len;
+    ngx_connection_t              *c;
 
-    if (conn->state != NGX_IDEMPOTENCY_REDIS_DOWN || !conn->timer.timer_set) {
+    c = ev->data;
+    conn = c->data;
+
+    if (c->close) {
+        ngx_idempotency_redis_conn_retire(conn);
         return;
     }
 
-    left = (ngx_msec_int_t) (conn->timer.timer.key - ngx_current_msec);
+    /* as ngx_http_upstream_test_connect() */
 
-    if (left <= NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED) {
+    err = 0;
+    len = sizeof(int);
+
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1) {
+        err = ngx_socket_errno;
+    }
+
+    if (err) {
+        ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_CONNECT,
+                                     err, "cannot be reached");
+        ngx_idempotency_redis_conn_failed(conn);
         return;
     }
 
-    delay = NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED;
+    if (conn->pc.sockaddr->sa_family != AF_UNIX
+        && ngx_tcp_nodelay(c) != NGX_OK)
+    {
+        ngx_idempotency_redis_conn_failed(conn);
+        return;
+    }
 
-    ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
+#if (NGX_SSL)
+
+    if (conn->redis->ssl) {
+        ngx_idempotency_redis_conn_handshake(conn);
+        return;
+    }
+
+#endif
+
+    ngx_idempotency_redis_conn_login(conn);
 }
 
 
-void
+#if (NGX_SSL)
+
+static void
+ngx_idempotency_redis_conn_handshake(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_HANDSHAKE);
+    conn->log.action = "TLS handshaking with";
+
+    switch (ngx_idempotency_redis_tls_start(conn)) {
+
+    case NGX_OK:
+        ngx_idempotency_redis_conn_handshaked(conn->pc.connection);
+        return;
+
+    case NGX_AGAIN:
+        conn->pc.connection->ssl->handler =
+                                         ngx_idempotency_redis_conn_handshaked;
+        return;
+
+    default: /* NGX_ERROR */
+        ngx_idempotency_redis_conn_failed(conn);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_conn_handshaked(ngx_connection_t *c)
+{
+    ngx_idempotency_redis_conn_t  *conn;
+
+    conn = c->data;
+
+    if (ngx_idempotency_redis_tls_verify(conn) != NGX_OK) {
+        ngx_idempotency_redis_conn_failed(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_conn_login(conn);
+}
+
+#endif
+
+
+static void
+ngx_idempotency_redis_conn_login(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_LOGIN);
+    conn->log.action = "logging in to";
+
+    if (ngx_idempotency_redis_login_start(conn) != NGX_OK
+        || ngx_idempotency_redis_pipe_open(conn) != NGX_OK)
+    {
+        ngx_idempotency_redis_conn_failed(conn);
+    }
+}
+
+
+static ngx_int_t
+ngx_idempotency_redis_conn_reply(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply)
+{
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_LOGIN) {
+        return conn->events->on_reply
+               ? conn->events->on_reply(conn->node, cmd, reply)
+               : NGX_DECLINED;
+    }
+
+    switch (ngx_idempotency_redis_login_reply(conn, reply)) {
+
+    case NGX_OK:
+        ngx_idempotency_redis_conn_ready(conn);
+        break;
+
+    case NGX_AGAIN:
+        break;
+
+    case NGX_DECLINED:
+
+        /*
+         * A loss was seen, here or by another worker.  The commands that wait
+         * for this connection were sent before that was known: their callers
+         * have to decide anew.
+         */
+
+        ngx_idempotency_redis_conn_reset(conn);
+        conn->events->on_dial(conn);
+        break;
+
+    default: /* NGX_ERROR */
+        ngx_idempotency_redis_conn_failed(conn);
+    }
+
+    return NGX_OK;
+}
+
+
+static void
 ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *node;
+    ngx_idempotency_redis_peer_t  *peer;
 
     redis = conn->redis;
-    node = conn->node;
+    peer = conn->peer;
 
     ngx_log_debug2(NGX_LOG_DEBUG_EVENT, &conn->log, 0,
                    "idempotency store \"%V\" is ready, commands:%ui",
@@ -227,86 +395,38 @@ ngx_idempotency_redis_conn_ready(ngx_idempotency_redis_conn_t *conn)
     }
 
     conn->again = 1;
-    conn->peer.connection->idle = (conn->ncommands == 0);
+    conn->pc.connection->idle = (conn->ncommands == 0);
     conn->log.action = "talking to";
 
-    if (node->said) {
-        ngx_log_error(ngx_idempotency_redis_report_level(node,
-                                                         NGX_LOG_NOTICE),
+    if (peer->reported) {
+        ngx_log_error(ngx_idempotency_redis_report_level(peer, NGX_LOG_NOTICE),
                       ngx_cycle->log, 0,
                       "idempotency store \"%V\" is up again after %ui failed "
                       "attempts, node \"%V\"",
-                      &redis->name, node->failures, conn->peer.name);
+                      &redis->name, peer->failures, conn->pc.name);
     }
 
-    node->said = 0;
-    node->failures = 0;
+    peer->reported = 0;
+    peer->failures = 0;
 
-    ngx_idempotency_redis_hush(conn, 0);
+    ngx_idempotency_redis_report_hush(conn, 0);
 
     if (conn->ncommands) {
         ngx_post_event(&conn->flush, &ngx_posted_events);
     }
 
-    if (node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
-        ngx_idempotency_redis_hear_ready(node);
-        return;
-    }
-
-    ngx_idempotency_redis_conn_found(conn);
-
-    if (conn->counter
-        && conn->counter->losses != conn->counter->shard->known.losses)
-    {
-        ngx_idempotency_redis_tick_soon(redis);
-    }
-
-    redis->topology->ready(node);
+    conn->events->on_ready(conn);
 }
 
 
-/* this is the server: the others follow */
+/* at one address */
 
 static void
-ngx_idempotency_redis_conn_found(ngx_idempotency_redis_conn_t *conn)
+ngx_idempotency_redis_conn_failed(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_idempotency_redis_node_t  *node;
+    ngx_idempotency_redis_conn_close(conn);
 
-    node = conn->node;
-
-    node->at = conn->at;
-    node->at.name.data = node->at.text;
-
-    if (node->seeker == conn) {
-        node->seeker = NULL;
-    }
-
-    ngx_idempotency_redis_name_watch(node);
-
-    if (ngx_exiting) {
-        return;
-    }
-
-    ngx_idempotency_redis_node_dial(node);
-
-    if (node->ear && conn->info.identified
-        && ngx_memcmp(node->run_id, conn->info.identity.run_id,
-                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
-           != 0)
-    {
-        /* what it listens to may be the server before */
-
-        ngx_idempotency_redis_conn_close(&node->ear->conns[0]);
-        ngx_idempotency_redis_conn_drop(&node->ear->conns[0],
-                                        NGX_IDEMPOTENCY_REDIS_CONNECT);
-    }
-
-    ngx_memcpy(node->run_id, conn->info.identity.run_id,
-               NGX_IDEMPOTENCY_REDIS_ID_LEN);
-
-    if (node->ear && ngx_idempotency_redis_hear_is_wanted(node->redis)) {
-        ngx_idempotency_redis_node_dial(node->ear);
-    }
+    conn->events->on_failed(conn);
 }
 
 
@@ -316,13 +436,12 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
     ngx_uint_t  n;
     ngx_msec_t  delay, most;
 
-    ngx_idempotency_redis_conn_close(conn);
-    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+    ngx_idempotency_redis_conn_reset(conn);
 
     n = ngx_min(conn->failures, 7);
 
     conn->failures++;
-    conn->node->failures++;
+    conn->peer->failures++;
     (void) ngx_atomic_fetch_add(&conn->redis->counts->failures, 1);
     conn->refuses = 1;
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
@@ -334,7 +453,176 @@ ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn)
 
     ngx_add_timer(&conn->timer, ngx_idempotency_redis_conn_jitter(delay));
 
-    ngx_idempotency_redis_conn_miss(conn);
+    if (conn->events->on_lost) {
+        conn->events->on_lost(conn->node);
+    }
+}
+
+
+/* workers that have lost the same server do not come back all at once */
+
+static ngx_msec_t
+ngx_idempotency_redis_conn_jitter(ngx_msec_t delay)
+{
+    return delay / 2 + ngx_random() % (delay / 2 + 1);
+}
+
+
+void
+ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_msec_int_t  left;
+
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_DOWN || !conn->timer.timer_set) {
+        return;
+    }
+
+    left = (ngx_msec_int_t) (conn->timer.timer.key - ngx_current_msec);
+
+    if (left > NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED) {
+        ngx_add_timer(&conn->timer,
+                      ngx_idempotency_redis_conn_jitter(
+                                        NGX_IDEMPOTENCY_REDIS_BACKOFF_ASKED));
+    }
+}
+
+
+static void
+ngx_idempotency_redis_conn_timer(ngx_event_t *ev)
+{
+    ngx_idempotency_redis_conn_t  *conn;
+    const char                    *step;
+    ngx_connection_t              *dummy;
+
+    dummy = ev->data;
+    conn = dummy->data;
+
+    switch (conn->state) {
+
+    case NGX_IDEMPOTENCY_REDIS_DOWN:
+        conn->events->on_dial(conn);
+        return;
+
+    case NGX_IDEMPOTENCY_REDIS_CONNECTING:
+        step = "connect";
+        break;
+
+    case NGX_IDEMPOTENCY_REDIS_HANDSHAKE:
+        step = "TLS handshake";
+        break;
+
+    default: /* NGX_IDEMPOTENCY_REDIS_LOGIN */
+        step = "login";
+        break;
+    }
+
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TIMEOUT, 0,
+                                 "timed out at %s", step);
+
+    ngx_idempotency_redis_conn_failed(conn);
+}
+
+
+/* of the command that has the least time left */
+
+static void
+ngx_idempotency_redis_conn_deadline(ngx_event_t *ev)
+{
+    ngx_idempotency_redis_conn_t  *conn;
+    ngx_msec_int_t                 left;
+    ngx_connection_t              *dummy;
+
+    dummy = ev->data;
+    conn = dummy->data;
+
+    if (ngx_queue_empty(&conn->commands)) {
+        return;
+    }
+
+    left = ngx_idempotency_redis_queue_left(conn, 0);
+
+    if (left > 0) {
+        ngx_add_timer(ev, (ngx_msec_t) left);
+        return;
+    }
+
+    if (left < -NGX_IDEMPOTENCY_REDIS_LATE) {
+
+        /* this process was stopped or busy, the server had no time at all */
+
+        (void) ngx_idempotency_redis_queue_left(conn, conn->redis->timeout);
+        ngx_add_timer(ev, conn->redis->timeout);
+        return;
+    }
+
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TIMEOUT, 0,
+                                 "timed out, commands waiting: %ui",
+                                 conn->ncommands);
+
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
+        ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
+        return;
+    }
+
+    /* no command was sent, and none waits longer: it may still get ready */
+
+    conn->refuses = 1;
+
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
+}
+
+
+static void
+ngx_idempotency_redis_conn_closed(ngx_idempotency_redis_conn_t *conn,
+    ngx_err_t err)
+{
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_READY) {
+        ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_CLOSED,
+                                     err, "closed the connection at login");
+        ngx_idempotency_redis_login_closed(conn);
+        ngx_idempotency_redis_conn_failed(conn);
+        return;
+    }
+
+    if (conn->ncommands) {
+        ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_LOST,
+                                     err,
+                                     "closed the connection, commands "
+                                     "lost: %ui",
+                                     conn->ncommands);
+
+    } else if (conn->peer->kind != NGX_IDEMPOTENCY_REDIS_KIND_SUBSCRIBER
+               && !ngx_idempotency_redis_conn_is_steady(conn))
+    {
+        ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_LOST,
+                                     err,
+                                     "closed a connection as soon as it was "
+                                     "made, requests are refused until the "
+                                     "next one is up");
+
+    } else {
+        ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, err,
+                      "idempotency store \"%V\" closed an idle connection, "
+                      "node \"%V\"", &conn->redis->name, conn->pc.name);
+    }
+
+    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+}
+
+
+static void
+ngx_idempotency_redis_conn_broken(ngx_idempotency_redis_conn_t *conn,
+    const char *what)
+{
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_PROTOCOL, 0,
+                                 "broke the protocol: %s", what);
+
+    if (conn->state != NGX_IDEMPOTENCY_REDIS_READY) {
+        ngx_idempotency_redis_conn_failed(conn);
+        return;
+    }
+
+    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_PROTOCOL);
 }
 
 
@@ -351,12 +639,8 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_conn_close(conn);
     ngx_idempotency_redis_conn_drop(conn, error);
 
-    if (ngx_exiting && n == 0) {
-        return;
-    }
-
-    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR
-        && !ngx_idempotency_redis_hear_is_wanted(conn->redis))
+    if ((ngx_exiting && n == 0)
+        || (conn->events->is_wanted && !conn->events->is_wanted(conn->node)))
     {
         return;
     }
@@ -372,19 +656,10 @@ ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
 
     conn->refuses = (error == NGX_IDEMPOTENCY_REDIS_TIMEOUT);
 
-    ngx_idempotency_redis_dial(conn);
+    conn->events->on_dial(conn);
 
-    ngx_idempotency_redis_conn_miss(conn);
-}
-
-
-/* an ear that is lost says nothing about where the records are */
-
-static void
-ngx_idempotency_redis_conn_miss(ngx_idempotency_redis_conn_t *conn)
-{
-    if (conn->node->kind != NGX_IDEMPOTENCY_REDIS_EAR) {
-        conn->redis->topology->lost(conn->node);
+    if (conn->events->on_lost) {
+        conn->events->on_lost(conn->node);
     }
 }
 
@@ -405,22 +680,37 @@ ngx_idempotency_redis_conn_retire(ngx_idempotency_redis_conn_t *conn)
     /*
      * ngx_close_idle_connections() sets c->close only: requests that are
      * still here may need another connection; ngx_shutdown_timer_handler()
-     * sets c->error too: everybody is thrown out
+     * sets c->error, too: no request may go on
      */
 
-    final = conn->peer.connection->error;
+    final = conn->pc.connection->error;
 
-    if (conn->node->seeker == conn) {
-        conn->node->seeker = NULL;
-    }
-
-    ngx_idempotency_redis_conn_close(conn);
-    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
+    conn->events->on_retired(conn);
 
     if (final) {
-        conn->refuses = 1;
-        ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
+        ngx_idempotency_redis_conn_end(conn);
+        return;
     }
+
+    ngx_idempotency_redis_conn_reset(conn);
+}
+
+
+void
+ngx_idempotency_redis_conn_end(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_conn_reset(conn);
+
+    conn->refuses = 1;
+    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
+}
+
+
+void
+ngx_idempotency_redis_conn_reset(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_conn_close(conn);
+    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
 }
 
 
@@ -432,36 +722,26 @@ ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
 
     conn->generation++;
 
-    /* what is being asked about the name is the server's, see name */
-
     ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_OFF);
 
-    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
-        ngx_idempotency_redis_hear_closed(conn->node);
+    if (conn->events->on_closed) {
+        conn->events->on_closed(conn->node);
     }
 
     if (conn->timer.timer_set) {
         ngx_del_timer(&conn->timer);
     }
 
-    if (conn->flush.posted) {
-        ngx_delete_posted_event(&conn->flush);
-    }
-
-    if (conn->reader) {
-        ngx_idempotency_redis_reader_free(conn->reader);
-        conn->reader = NULL;
-    }
-
+    ngx_idempotency_redis_pipe_close(conn);
     ngx_idempotency_redis_bytes_clear(&conn->hello, 0);
 
-    c = conn->peer.connection;
+    c = conn->pc.connection;
 
     if (c == NULL) {
         return;
     }
 
-    conn->peer.connection = NULL;
+    conn->pc.connection = NULL;
 
 #if (NGX_SSL)
 
@@ -487,95 +767,12 @@ ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn)
 }
 
 
-void
+/* gives up all commands; handlers are called from the event loop */
+
+static void
 ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_error_e error)
 {
-    ngx_uint_t                    stuck;
-    ngx_queue_t                  *q;
-    ngx_idempotency_redis_cmd_t  *cmd;
-
     ngx_idempotency_redis_ack_drop(conn);
-
-    /* on a connection that was up; any of them may be what took so long */
-
-    stuck = (error == NGX_IDEMPOTENCY_REDIS_TIMEOUT && conn->written);
-
-    while (!ngx_queue_empty(&conn->commands)) {
-        q = ngx_queue_head(&conn->commands);
-        ngx_queue_remove(q);
-
-        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
-
-        cmd->error = error;
-        cmd->sent = (cmd->end <= conn->written);
-        cmd->stuck = stuck;
-
-        error = NGX_IDEMPOTENCY_REDIS_CONNECT;
-
-        ngx_queue_insert_tail(&conn->lost, q);
-    }
-
-    conn->ncommands = 0;
-    conn->deadline.cancelable = 1;
-
-    ngx_idempotency_redis_bytes_clear(&conn->out,
-                                     NGX_IDEMPOTENCY_REDIS_KEEP);
-    conn->appended = 0;
-    conn->written = 0;
-
-    if (!ngx_queue_empty(&conn->lost)) {
-        ngx_post_event(&conn->tell, &ngx_posted_events);
-    }
-}
-
-
-static void
-ngx_idempotency_redis_conn_tell(ngx_event_t *ev)
-{
-    ngx_queue_t                   *q;
-    ngx_connection_t              *dummy;
-    ngx_idempotency_redis_cmd_t   *cmd;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    dummy = ev->data;
-    conn = dummy->data;
-
-    while (!ngx_queue_empty(&conn->lost)) {
-        q = ngx_queue_head(&conn->lost);
-        ngx_queue_remove(q);
-
-        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
-
-        if (cmd->handler) {
-            cmd->handler(cmd, NULL);
-        }
-    }
-}
-
-
-static void
-ngx_idempotency_redis_conn_timer(ngx_event_t *ev)
-{
-    ngx_connection_t              *dummy;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    dummy = ev->data;
-    conn = dummy->data;
-
-    if (conn->state == NGX_IDEMPOTENCY_REDIS_DOWN) {
-        ngx_idempotency_redis_dial(conn);
-        return;
-    }
-
-    ngx_idempotency_redis_dial_overdue(conn);
-}
-
-
-/* workers that lost the same server do not come back as one */
-
-static ngx_msec_t
-ngx_idempotency_redis_conn_jitter(ngx_msec_t delay)
-{
-    return delay / 2 + ngx_random() % (delay / 2 + 1);
+    ngx_idempotency_redis_queue_drop(conn, error);
 }

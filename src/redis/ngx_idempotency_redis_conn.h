@@ -1,7 +1,6 @@
 
 /*
- * Redis as one worker reaches it, one server or many: persistent, pipelined
- * connections that all requests share.
+ * One connection: its life from an address to a lost socket.
  */
 
 
@@ -9,408 +8,297 @@
 #define _NGX_IDEMPOTENCY_REDIS_CONN_H_INCLUDED_
 
 
-#include <ngx_config.h>
-#include <ngx_core.h>
-#include <ngx_event.h>
 #include <ngx_event_connect.h>
-#include "ngx_idempotency_redis_counts.h"
-#include "ngx_idempotency_redis_info.h"
-#include "ngx_idempotency_redis_proto.h"
-#include "ngx_idempotency_redis_refusal.h"
+#include "ngx_idempotency_redis_cmd.h"
+#include "ngx_idempotency_redis_conf.h"
+#include "ngx_idempotency_redis_loss.h"
 
 
-/* a cluster has fewer masters */
-#define NGX_IDEMPOTENCY_REDIS_SHARDS  1024
+/* commands of a login */
+#define NGX_IDEMPOTENCY_REDIS_STEPS            8
+
+/* what was logged in this outage of a node */
+#define NGX_IDEMPOTENCY_REDIS_REPORT_RESOLVE   0x0001
+#define NGX_IDEMPOTENCY_REDIS_REPORT_CONNECT   0x0002
+#define NGX_IDEMPOTENCY_REDIS_REPORT_TIMEOUT   0x0004
+#define NGX_IDEMPOTENCY_REDIS_REPORT_TLS       0x0008
+#define NGX_IDEMPOTENCY_REDIS_REPORT_PROTOCOL  0x0010
+#define NGX_IDEMPOTENCY_REDIS_REPORT_CLOSED    0x0020
+#define NGX_IDEMPOTENCY_REDIS_REPORT_LOST      0x0040
+#define NGX_IDEMPOTENCY_REDIS_REPORT_ROLE      0x0080
+/* and, from here on, a bit for each error that Redis has a name for */
+#define NGX_IDEMPOTENCY_REDIS_REPORT_REFUSED   0x0100
 
 
-typedef struct ngx_idempotency_redis_s           ngx_idempotency_redis_t;
-typedef struct ngx_idempotency_redis_node_s      ngx_idempotency_redis_node_t;
-typedef struct ngx_idempotency_redis_conn_s      ngx_idempotency_redis_conn_t;
-typedef struct ngx_idempotency_redis_cmd_s       ngx_idempotency_redis_cmd_t;
-typedef struct ngx_idempotency_redis_shard_s     ngx_idempotency_redis_shard_t;
-typedef struct ngx_idempotency_redis_detector_s
-    ngx_idempotency_redis_detector_t;
-typedef struct ngx_idempotency_redis_hear_s      ngx_idempotency_redis_hear_t;
-typedef struct ngx_idempotency_redis_sub_s       ngx_idempotency_redis_sub_t;
-typedef struct ngx_idempotency_redis_topology_s
-    ngx_idempotency_redis_topology_t;
-
-typedef void (*ngx_idempotency_redis_handler_pt)(
-    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
-typedef void (*ngx_idempotency_redis_abandon_pt)(
-    ngx_idempotency_redis_cmd_t *cmd);
-typedef void (*ngx_idempotency_redis_ready_pt)(ngx_idempotency_redis_t *redis);
-typedef void (*ngx_idempotency_redis_forgot_pt)(
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_shard_t *shard,
-    const char *how);
-typedef void (*ngx_idempotency_redis_sub_pt)(ngx_idempotency_redis_sub_t *sub);
-
-
-/* bytes of the largest argument that is sent; others have some room more */
-#define NGX_IDEMPOTENCY_REDIS_LARGEST  (64 * 1024 * 1024)
-
+/*
+ * OFF         no socket, nothing is wrong: the next command dials
+ * DOWN        the last round over all addresses failed; the timer of the
+ *             back-off runs
+ * RESOLVING   \
+ * CONNECTING   a round; any failure is that of one address, a failure of all
+ * HANDSHAKE    leads to DOWN
+ * LOGIN       /
+ * READY       commands flow; a loss leads to a new round, or to DOWN if the
+ *             connection did not last
+ */
 
 typedef enum {
-    NGX_IDEMPOTENCY_REDIS_FINE = 0,
-    NGX_IDEMPOTENCY_REDIS_CONNECT,    /* no connection, or it was lost */
-    NGX_IDEMPOTENCY_REDIS_TIMEOUT,    /* no reply in time */
-    NGX_IDEMPOTENCY_REDIS_PROTOCOL,   /* what came back is not RESP */
-    NGX_IDEMPOTENCY_REDIS_REFUSED     /* the server answered with an error */
-} ngx_idempotency_redis_error_e;
+    NGX_IDEMPOTENCY_REDIS_OFF = 0,
+    NGX_IDEMPOTENCY_REDIS_DOWN,
+    NGX_IDEMPOTENCY_REDIS_RESOLVING,
+    NGX_IDEMPOTENCY_REDIS_CONNECTING,
+    NGX_IDEMPOTENCY_REDIS_HANDSHAKE,
+    NGX_IDEMPOTENCY_REDIS_LOGIN,
+    NGX_IDEMPOTENCY_REDIS_READY
+} ngx_idempotency_redis_state_e;
 
 
 /*
- * One command in flight.  Its memory is the caller's until the handler is
- * called, once, never from within send, and so is that of its arguments: it
- * may have to be sent to another server.  "reply" is NULL when none will come
- * and cmd->error says why; the reply is freed after the handler returns.
- * cmd->handler may be set to NULL: nobody waits any more.  Without a reply,
- * cmd->sent tells whether a server may have seen the command: 0 means that
- * it was never executed; and cmd->stuck that its connection was up and timed
- * out, because of this command or another one.  With cmd->wait, and
- * "replicas" or "fsync" configured, the handler is called when these have the
- * command too, or their time is over: cmd->acks tells how many replicas have
- * it, cmd->synced how many servers on disk, and cmd->refusal whether the
- * server could not be asked, see ngx_idempotency_redis_is_acked().  A worker
- * that exits calls no handler but, where there is one, "abandon": nobody sees
- * the command again.
+ * What a node is used for: DATA has records, SENTINEL knows the master.  Each
+ * of them has another node for subscriptions, since a connection that has
+ * subscribed can do nothing else: SUBSCRIBER and SENTINEL_EVENTS.
  */
 
-struct ngx_idempotency_redis_cmd_s {
-    ngx_queue_t                         queue;
-    ngx_str_t                          *args;
-    ngx_uint_t                          nargs;
-    ngx_str_t                          *begin;   /* NULL, or args encoded */
-    ngx_uint_t                          nbegin;  /* of them */
-    ngx_str_t                          *key;     /* NULL: any server will do */
-    ngx_uint_t                          part;    /* not 0: instead of a key */
-    ngx_msec_t                          within;  /* 0: the store's timeout */
-    ngx_msec_t                          deadline;
-    ngx_msec_t                          until;   /* on whatever servers */
-    ngx_idempotency_redis_handler_pt    handler;
-    ngx_idempotency_redis_abandon_pt    abandon;
-    void                               *data;
-    ngx_idempotency_redis_error_e       error;
-    ngx_idempotency_redis_refusal_e     refusal; /* the error it got last */
-    ngx_idempotency_redis_shard_t      *shard;   /* that replied, or NULL */
-    ngx_msec_t                          pushed;  /* when it was */
-    uint64_t                            end;     /* in the bytes to send */
-    ngx_uint_t                          moves;   /* from server to server */
-    ngx_idempotency_redis_reply_t      *reply;   /* until replicas have it */
-    ngx_uint_t                          acks;    /* of replicas */
-    ngx_uint_t                          synced;  /* servers, on disk */
-    unsigned                            wait:1;  /* for these */
-    unsigned                            tick:1;  /* of a counter */
-    unsigned                            sent:1;
-    unsigned                            stuck:1;
-    unsigned                            skip:1;  /* a reply comes before */
-};
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_KIND_DATA = 0,
+    NGX_IDEMPOTENCY_REDIS_KIND_SUBSCRIBER,
+    NGX_IDEMPOTENCY_REDIS_KIND_SENTINEL,
+    NGX_IDEMPOTENCY_REDIS_KIND_SENTINEL_EVENTS
+} ngx_idempotency_redis_kind_e;
+
+
+typedef struct {
+    u_char                             *start;
+    u_char                             *pos;
+    u_char                             *last;
+    u_char                             *end;
+} ngx_idempotency_redis_bytes_t;
+
+
+/* a copy: when a name is resolved again it has other addresses */
+
+typedef struct {
+    ngx_sockaddr_t                      sockaddr;
+    socklen_t                           socklen;     /* 0: none */
+    ngx_str_t                           name;
+    u_char                              text[NGX_SOCKADDR_STRLEN];
+} ngx_idempotency_redis_address_t;
+
+
+/* the commands of a login, in the order in which they are sent */
+
+typedef enum {
+    NGX_IDEMPOTENCY_REDIS_STEP_AUTH = 0,
+    NGX_IDEMPOTENCY_REDIS_STEP_SELECT,
+    NGX_IDEMPOTENCY_REDIS_STEP_ROLE,
+    NGX_IDEMPOTENCY_REDIS_STEP_PING,
+    NGX_IDEMPOTENCY_REDIS_STEP_INFO,
+    NGX_IDEMPOTENCY_REDIS_STEP_TIME,
+    NGX_IDEMPOTENCY_REDIS_STEP_INCR,
+    NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE,
+    NGX_IDEMPOTENCY_REDIS_STEP_SUBSCRIBE
+} ngx_idempotency_redis_step_e;
+
+
+/* What all connections of a node share; it is part of the node. */
+
+typedef struct {
+    ngx_idempotency_redis_kind_e        kind;
+    ngx_idempotency_redis_host_t        host;
+    ngx_str_t                           name;        /* for logs */
+
+    ngx_idempotency_redis_counter_t    *counter;     /* NULL: none */
+    ngx_idempotency_redis_hint_e        hint;        /* for the next login */
+
+    ngx_uint_t                          failures;    /* of this outage */
+    ngx_uint_t                          reported;    /* REPORT_... bits */
+    ngx_uint_t                          info_closed; /* the server has closed
+                                                        the connection at INFO,
+                                                        so many times */
+
+    /* the login asks for its role, which must not be a replica's; and must be
+     * known */
+
+    unsigned                            role:1;
+    unsigned                            strict:1;
+} ngx_idempotency_redis_peer_t;
+
+
+typedef struct ngx_idempotency_redis_conn_s  ngx_idempotency_redis_conn_t;
+typedef struct ngx_idempotency_redis_node_s  ngx_idempotency_redis_node_t;
+typedef struct ngx_idempotency_redis_pipe_events_s
+    ngx_idempotency_redis_pipe_events_t;
 
 
 /*
- * Somebody who listens to a channel, which is named as the key it is about.
- * Its memory and that of the name are the caller's.  The handler is called
- * for each message, and when something may have been missed: the channel is
- * open now, or again.  It may not end its own listening.
- */
-
-struct ngx_idempotency_redis_sub_s {
-    ngx_str_node_t                      channel;
-    ngx_idempotency_redis_sub_pt        handler;
-    void                               *data;
-    ngx_idempotency_redis_node_t       *ear;     /* was asked, or NULL */
-    unsigned                            sure:1;  /* and has said yes */
-};
-
-
-/*
- * Where a server is.  Its certificate may be for the host, or for one of two
- * other names: "alias", which the server itself announces beside its address,
- * and "seed", the name in the target which led to this address.
+ * What the owner of a connection, a node, is told and asked; its own owner has
+ * given it those that take a node.
  */
 
 typedef struct {
-    ngx_str_t                           host;        /* empty: unix socket */
-    ngx_str_t                           alias;
-    ngx_str_t                           seed;
-    in_port_t                           port;
-    ngx_addr_t                         *addrs;       /* as known at first */
-    ngx_uint_t                          naddrs;
-    time_t                              resolved;    /* these, and when */
-    ngx_uint_t                          named;       /* host is no address */
-} ngx_idempotency_redis_place_t;
+
+    /* A round begins: connect to some address. */
+    void                              (*on_dial)(
+                                         ngx_idempotency_redis_conn_t *conn);
+
+    /* It has failed at one address: try another one, or call conn_down. */
+    void                              (*on_failed)(
+                                         ngx_idempotency_redis_conn_t *conn);
+
+    /* The login is over. */
+    void                              (*on_ready)(
+                                         ngx_idempotency_redis_conn_t *conn);
+
+    /* It is closed because nginx wants that, or its node. */
+    void                              (*on_retired)(
+                                         ngx_idempotency_redis_conn_t *conn);
+
+    /*
+     * A reply.  NGX_OK: the command is taken care of; NGX_DECLINED: its
+     * handler is to be called.  "cmd" is NULL for what was not asked for.
+     * Or NULL.
+     */
+    ngx_int_t                         (*on_reply)(
+                                         ngx_idempotency_redis_node_t *node,
+                                         ngx_idempotency_redis_cmd_t *cmd,
+                                         ngx_idempotency_redis_reply_t *reply);
+
+    /* A socket is closed.  Or NULL. */
+    void                              (*on_closed)(
+                                         ngx_idempotency_redis_node_t *node);
+
+    /*
+     * A connection that was ready is lost, or a round has failed.  May be
+     * called from within send.  Or NULL.
+     */
+    void                              (*on_lost)(
+                                         ngx_idempotency_redis_node_t *node);
+
+    /* Is another socket needed when this one is lost?  NULL: always. */
+    ngx_uint_t                        (*is_wanted)(
+                                         ngx_idempotency_redis_node_t *node);
+} ngx_idempotency_redis_conn_events_t;
 
 
-/* of a file: another one, or one that was written to, has another */
+struct ngx_idempotency_redis_conn_s {
+    ngx_idempotency_redis_t            *redis;
+    ngx_idempotency_redis_peer_t       *peer;
+    ngx_idempotency_redis_conn_events_t  *events;
+    ngx_idempotency_redis_node_t       *node;        /* the owner */
+    ngx_idempotency_redis_state_e       state;
 
-typedef struct {
-    ngx_file_uniq_t                     uniq;
-    off_t                               size;
-    time_t                              mtime;
-    ngx_uint_t                          nsec;
-} ngx_idempotency_redis_stamp_t;
+    /* changes whenever a socket is closed */
+    ngx_uint_t                          generation;
 
+    ngx_peer_connection_t               pc;
+    ngx_log_t                           log;
+    ngx_event_t                         timer;       /* of a round; back-off */
 
-/*
- * Who we are.  With a file each worker has the password that it has read last,
- * see secret; "version" changes with it.
- */
+    ngx_idempotency_redis_address_t     at;
+    ngx_uint_t                          tried;       /* addresses */
 
-typedef struct {
-    ngx_str_t                           user;
-    ngx_str_t                           password;
-    ngx_str_t                           password_file;
-    ngx_idempotency_redis_stamp_t       stamp;       /* when it was read */
-    ngx_uint_t                          version;
-    ngx_uint_t                          warned;
-} ngx_idempotency_redis_account_t;
+    ngx_idempotency_redis_bytes_t       hello;       /* the login as bytes */
+    ngx_idempotency_redis_login_t       login;
+    ngx_idempotency_redis_step_e        steps[NGX_IDEMPOTENCY_REDIS_STEPS];
+    ngx_uint_t                          nsteps;
+    ngx_uint_t                          answered;    /* of these */
+    ngx_uint_t                          failures;    /* rounds in a row */
+    ngx_msec_t                          since;       /* ready */
 
+    /* see queue */
 
-/* of a counter: what is known of it, and was when it was advanced */
+    ngx_queue_t                         commands;
+    ngx_uint_t                          ncommands;
+    ngx_idempotency_redis_bytes_t       out;
+    uint64_t                            appended;    /* to out */
+    uint64_t                            written;     /* from out */
+    ngx_event_t                         flush;
+    ngx_event_t                         deadline;    /* of the first command */
+    ngx_queue_t                         lost;        /* commands; handlers will
+                                                        be called */
+    ngx_event_t                         notify;      /* calls these */
 
-typedef struct {
-    uint64_t                            seen;        /* was acknowledged */
-    ngx_uint_t                          losses;      /* so far; each gives the
-                                                        counter a new name */
-} ngx_idempotency_redis_known_t;
+    /* see ack */
 
+    ngx_queue_t                         held;        /* have a reply */
+    ngx_idempotency_redis_cmd_t         ack;         /* WAIT */
+    ngx_idempotency_redis_cmd_t         sync;        /* WAITAOF */
+    ngx_uint_t                          acking;      /* of these are sent */
+    ngx_uint_t                          acks;        /* their replies */
+    ngx_uint_t                          synced;
+    ngx_idempotency_redis_refusal_e     ack_refusal;
+    uint64_t                            batch;       /* may be written */
 
-/*
- * What all workers know of the keys that one master has: of the only one, of
- * the one that sentinels name, or of one in a cluster.  The server may change,
- * the shard stays.
- */
+    /* see credentials */
 
-struct ngx_idempotency_redis_shard_s {
-    ngx_uint_t                          number;      /* of its name, plus 1 */
+    ngx_idempotency_redis_cmd_t         auth;
+    ngx_uint_t                          password;    /* version of it */
 
-    ngx_idempotency_redis_known_t       known;
-    ngx_msec_t                          told;        /* when it was seen */
-    ngx_msec_t                          ticked;      /* when it was advanced */
-    ngx_atomic_t                        used;        /* written to since */
+    /* see pipe */
 
-    ngx_idempotency_redis_identity_t    server;      /* of the last login */
-    ngx_uint_t                          identified;  /* it is set */
-    ngx_idempotency_redis_identity_t    left;        /* the one before */
-    ngx_msec_t                          left_at;     /* 0: there was none */
+    ngx_idempotency_redis_pipe_events_t  *pipe;
+    ngx_idempotency_redis_reader_t     *reader;
+    u_char                             *in;
 
-    int64_t                             clock;       /* the server's time less
-                                                        ours, milliseconds */
-    ngx_atomic_t                        timed;       /* it is set */
-
-    ngx_msec_t                          watched;     /* when INFO was asked */
-    uint64_t                            evicted;     /* keys, by that server */
-    ngx_atomic_t                        evicts;      /* it may */
-
-    ngx_atomic_t                        unproven;    /* a server took no tick
-                                                        at its login */
-
-    ngx_atomic_t                        until;       /* no new claims; 0: that
-                                                        is over */
-};
-
-
-/*
- * What all workers know of a store, before and after a reload, in shared
- * memory: under its mutex, but for what is atomic.
- */
-
-typedef struct {
-    u_char                              id[8];       /* of its counters */
-    ngx_uint_t                          named;       /* it has one */
-    ngx_atomic_t                        losses;      /* so far */
-    ngx_atomic_t                        lease;       /* the longest that any
-                                                        gateway uses there */
-    ngx_msec_t                          lease_asked;
-    ngx_atomic_t                        lease_asks;
-    ngx_atomic_t                        said;        /* once for all workers */
-
-    /* the master that sentinels have named, see quorum */
-
-    ngx_atomic_t                        followed;    /* changes; 0: none yet */
-    int64_t                             epoch;
-    u_char                              master[256];
-    size_t                              master_len;
-    in_port_t                           master_port;
-
-    ngx_idempotency_redis_shard_t       shards[NGX_IDEMPOTENCY_REDIS_SHARDS];
-} ngx_idempotency_redis_shared_t;
-
-
-/*
- * What the configuration says, and what this worker has of it.  Set by the
- * configuration: everything down to "data".
- */
-
-struct ngx_idempotency_redis_s {
-    ngx_str_t                           name;        /* of the store */
-
-    ngx_str_t                           prefix;      /* of all its keys */
-
-    ngx_idempotency_redis_topology_t   *topology;
-    ngx_array_t                         places;      /* of its target */
-
-    ngx_str_t                           master;      /* as sentinels call it */
-
-    ngx_idempotency_redis_account_t     account;
-    ngx_idempotency_redis_account_t     sentinel;    /* for the sentinels */
-    ngx_uint_t                          database;
-
-    ngx_msec_t                          connect_timeout;
-    ngx_msec_t                          timeout;
-    ngx_uint_t                          connections;
-
-    ngx_uint_t                          replicas;    /* to acknowledge */
-    ngx_msec_t                          replicas_wait;
-    ngx_uint_t                          fsync;       /* servers with a disk */
-    ngx_msec_t                          fsync_wait;
-    ngx_msec_t                          amnesia;     /* no new claims for; or
-                                                        unset: see lease */
-    ngx_msec_t                          lease;       /* the longest of ours */
-    ngx_uint_t                          evictable;   /* keys may be evicted */
-    ngx_shm_zone_t                     *zone;        /* has what is shared */
-
-    ngx_resolver_t                     *resolver;    /* NULL: addrs stay */
-    ngx_msec_t                          resolver_timeout;
-
-    ngx_uint_t                          tls;
-#if (NGX_SSL)
-    ngx_ssl_t                          *ssl;         /* NULL: plain */
-    ngx_str_t                           ssl_name;    /* empty: the host */
-    ngx_str_t                           ssl_trusted_certificate;
-    ngx_str_t                           ssl_certificate;
-    ngx_str_t                           ssl_certificate_key;
-    ngx_flag_t                          ssl_verify;
-    ngx_idempotency_redis_stamp_t       ssl_stamps[3];  /* of these files */
-    ngx_uint_t                          ssl_warned;
-#endif
-
-    /* a connection became ready: what waited may be sent now; not called
-     * from within send */
-
-    ngx_idempotency_redis_ready_pt      ready;
-
-    /* what was acknowledged may be gone; before anything else is sent to the
-     * server that has lost it, if that can be */
-
-    ngx_idempotency_redis_forgot_pt     forgot;
-
-    /* the same, seen by any worker: whoever runs should say so at once */
-
-    ngx_idempotency_redis_ready_pt      renew;
-
-    /* a channel of all servers, empty: none; somebody has used it */
-
-    ngx_str_t                           news;
-    ngx_idempotency_redis_ready_pt      told;
-    void                               *data;
-
-    /* of this worker */
-
-    ngx_idempotency_redis_counts_t     *counts;      /* set before start */
-    ngx_idempotency_redis_now_t        *now;
-    ngx_idempotency_redis_detector_t   *detector;
-    ngx_idempotency_redis_hear_t       *hear;
-    ngx_event_t                         secrets;     /* looks at files */
-
-    ngx_queue_t                         nodes;
-    ngx_queue_t                         ears;        /* nodes, too */
-    ngx_queue_t                         gone;        /* nodes to be freed */
-    ngx_queue_t                         waiting;     /* commands */
-    ngx_event_t                         again;       /* for these */
+    /* events of ours point to it: nginx reads a descriptor there */
     ngx_connection_t                    dummy;
-    void                               *map;         /* of the topology */
 
-    /* why the last login was refused, NONE as soon as one succeeds */
-
-    ngx_idempotency_redis_refusal_e     refusal;
-
-    /* the last error of WAIT or WAITAOF that was logged */
-
-    ngx_idempotency_redis_refusal_e     denied;
-
-    unsigned                            started:1;
+    unsigned                            replica:1;   /* said so at login */
+    unsigned                            unsaid:1;    /* hello has no memory */
+    unsigned                            again:1;     /* was ready before */
+    unsigned                            refuses:1;   /* until it is ready */
+    unsigned                            unacked:1;   /* since the last WAIT */
+    unsigned                            authing:1;   /* AUTH is sent */
 };
 
 
-/* are commands to be acknowledged at all, and is this one? */
+/* NGX_OK, or NGX_ERROR when memory is short. */
+ngx_int_t ngx_idempotency_redis_conn_init(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_peer_t *peer,
+    ngx_idempotency_redis_conn_events_t *events,
+    ngx_idempotency_redis_node_t *node);
+void ngx_idempotency_redis_conn_free(ngx_idempotency_redis_conn_t *conn);
 
-#define ngx_idempotency_redis_acks(redis)                                     \
-    ((redis)->replicas || (redis)->fsync)
+void ngx_idempotency_redis_conn_state(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_state_e state);
 
-#define ngx_idempotency_redis_is_acked(redis, cmd)                            \
-    ((cmd)->acks >= (redis)->replicas && (cmd)->synced >= (redis)->fsync)
+/* To conn->at.  NGX_OK: it is under way; NGX_ERROR. */
+ngx_int_t ngx_idempotency_redis_conn_connect(
+    ngx_idempotency_redis_conn_t *conn);
+
+/* Closes the socket, if there is one; the commands stay. */
+void ngx_idempotency_redis_conn_close(ngx_idempotency_redis_conn_t *conn);
+/* Closes, gives up all commands; handlers are called from the event loop. */
+void ngx_idempotency_redis_conn_reset(ngx_idempotency_redis_conn_t *conn);
+/* A connection that was ready is lost; the first command gets "error". */
+void ngx_idempotency_redis_conn_lost(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_error_e error);
+/* A round has failed: the next one begins after a while. */
+void ngx_idempotency_redis_conn_down(ngx_idempotency_redis_conn_t *conn);
+/* Commands are refused until the next round: it begins soon. */
+void ngx_idempotency_redis_conn_hasten(ngx_idempotency_redis_conn_t *conn);
+/* Resets it; the next command dials, if nginx does not exit at once. */
+void ngx_idempotency_redis_conn_retire(ngx_idempotency_redis_conn_t *conn);
+/* Resets it for good. */
+void ngx_idempotency_redis_conn_end(ngx_idempotency_redis_conn_t *conn);
+
+/* Has it lasted long enough for a loss to be no sign of trouble? */
+ngx_uint_t ngx_idempotency_redis_conn_is_steady(
+    ngx_idempotency_redis_conn_t *conn);
 
 
-/*
- * Connects this worker; later commands connect by themselves.  NGX_ERROR
- * when memory is short.
- */
-ngx_int_t ngx_idempotency_redis_start(ngx_idempotency_redis_t *redis);
+/* report: one line for each kind of failure in an outage */
 
-/* Closes everything at once: the worker exits. */
-void ngx_idempotency_redis_stop(ngx_idempotency_redis_t *redis);
-
-/*
- * Sends a command, its args, nargs, key, handler and data set, to the server
- * that has the key.  All commands of one turn of the event loop leave in one
- * write.  NGX_AGAIN: the handler will be called.  NGX_ERROR: no connection is
- * up or about to be for the first time: refused at once, the handler is not
- * called.
- */
-ngx_int_t ngx_idempotency_redis_send(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_cmd_t *cmd);
-
-/*
- * The keys are on several servers of a cluster, and otherwise on one: each is
- * a part.  They are numbered from 1 on, with gaps; 0: there is none behind it.
- */
-ngx_uint_t ngx_idempotency_redis_next_part(ngx_idempotency_redis_t *redis,
-    ngx_uint_t part);
-
-/*
- * Listens from now on, as soon as the server that has the key says so.
- * NGX_OK, or NGX_DECLINED: there are too many.
- */
-ngx_int_t ngx_idempotency_redis_listen(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_sub_t *sub);
-void ngx_idempotency_redis_unlisten(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_sub_t *sub);
-
-/*
- * NGX_OK: whatever is said in redis->news is heard, "since" then; or
- * NGX_DECLINED.
- */
-ngx_int_t ngx_idempotency_redis_hears(ngx_idempotency_redis_t *redis,
-    ngx_msec_t *since);
-
-/*
- * A reply made no sense to who had asked: replies may be out of step, so all
- * connections are closed and made anew.  May be called from a handler.
- */
-void ngx_idempotency_redis_distrust(ngx_idempotency_redis_t *redis);
-
-/* Is a connection up? */
-ngx_uint_t ngx_idempotency_redis_is_up(ngx_idempotency_redis_t *redis);
-
-/* Are keys on several servers, as in a cluster? */
-ngx_uint_t ngx_idempotency_redis_is_spread(ngx_idempotency_redis_t *redis);
-
-/* Where the key is now; NULL: not known. */
-ngx_idempotency_redis_shard_t *ngx_idempotency_redis_shard(
-    ngx_idempotency_redis_t *redis, ngx_str_t *key);
-
-/* Nothing new may be claimed there until then, or later. */
-void ngx_idempotency_redis_shard_refuse(ngx_idempotency_redis_shard_t *shard,
-    ngx_msec_t until);
-
-/*
- * The server has told its time, in milliseconds, between "sent" and now.  A
- * clock that has jumped is logged; one that went forward has ended leases and
- * ttl early, which is a loss.
- */
-void ngx_idempotency_redis_clock(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_shard_t *shard, int64_t time, ngx_msec_t sent);
+void ngx_idempotency_redis_report(ngx_idempotency_redis_conn_t *conn,
+    ngx_uint_t kind, ngx_err_t err, const char *fmt, ...);
+/* The level for a line about the node, at most "level". */
+ngx_uint_t ngx_idempotency_redis_report_level(
+    ngx_idempotency_redis_peer_t *peer, ngx_uint_t level);
+/* While an outage is known, nginx's own lines about it are kept back. */
+void ngx_idempotency_redis_report_hush(ngx_idempotency_redis_conn_t *conn,
+    ngx_uint_t hush);
+u_char *ngx_idempotency_redis_report_log(ngx_log_t *log, u_char *buf,
+    size_t len);
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_CONN_H_INCLUDED_ */

@@ -12,7 +12,10 @@
 #include <ngx_core.h>
 
 
-/* connections as others see them; DIALING is the whole of a round */
+/*
+ * states of connections, as statistics show them; DIALING is the whole of a
+ * round
+ */
 
 typedef enum {
     NGX_IDEMPOTENCY_REDIS_IS_OFF = 0,
@@ -24,19 +27,19 @@ typedef enum {
 } ngx_idempotency_redis_is_e;
 
 
-/* to servers that have records, now; nobody else writes there */
+/* connections to nodes with records now; only this worker writes it */
 
 typedef struct {
     ngx_atomic_t                    connections[NGX_IDEMPOTENCY_REDIS_IS_N];
 } ngx_idempotency_redis_now_t;
 
 
-/* since the counts began, with other workers */
+/* since the counts began, of all workers */
 
 typedef struct {
     ngx_atomic_t                    reconnects;
-    ngx_atomic_t                    failures;    /* rounds that led nowhere */
-    ngx_atomic_t                    clock_steps; /* of servers, noticed */
+    ngx_atomic_t                    failures;    /* rounds that failed */
+    ngx_atomic_t                    clock_steps; /* jumps of servers' clocks */
 } ngx_idempotency_redis_counts_t;
 
 

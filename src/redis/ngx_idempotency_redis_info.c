@@ -228,9 +228,9 @@ ngx_idempotency_redis_info_judge(ngx_idempotency_redis_identity_t *known,
     }
 
     /*
-     * There may have been two failovers since the last look.  In a cluster
-     * slots come to nodes that were promoted long ago, and the map says who
-     * has taken over from whom.
+     * There may have been two failovers since the last login.  In a cluster a
+     * slot may move to a node that was promoted long ago; there the map shows
+     * which node has taken over.
      */
 
     return promoted && !slots ? NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR
@@ -245,7 +245,7 @@ ngx_idempotency_redis_info_is(u_char *a, u_char *b)
 }
 
 
-/* all zeros: there was none */
+/* all zeros: it has no predecessor */
 
 static ngx_uint_t
 ngx_idempotency_redis_info_is_nobody(u_char *id)

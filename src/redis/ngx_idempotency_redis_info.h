@@ -10,7 +10,7 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
-#include "ngx_idempotency_redis_proto.h"
+#include "ngx_idempotency_redis_resp.h"
 
 
 /* bytes of run_id, master_replid and master_replid2 */
@@ -47,27 +47,26 @@ typedef struct {
 } ngx_idempotency_redis_info_t;
 
 
-/* Who a server is, as compared with the one that was known. */
+/* A server compared with the one that was known. */
 
 typedef enum {
     NGX_IDEMPOTENCY_REDIS_SERVER_SAME = 0,
 
     /*
-     * It was started anew, or its slots came to it by a move: its counter
-     * tells whether it has everything.
+     * It was restarted, or the slots have moved to it: the counter shows
+     * whether it has all data.
      */
     NGX_IDEMPOTENCY_REDIS_SERVER_OTHER,
 
     /*
-     * A replica took over, perhaps the one that was master before it was a
-     * replica: it may lack the last writes that its master had acknowledged,
-     * even if its counter is right.
+     * A replica has taken over, perhaps a former master: it may lack the last
+     * writes that its master had acknowledged, even if the counter is right.
      */
     NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR
 } ngx_idempotency_redis_server_e;
 
 
-/* What the topology has seen happen. */
+/* What the topology knows about a change of master. */
 
 typedef enum {
     NGX_IDEMPOTENCY_REDIS_HINT_NONE = 0,
@@ -77,8 +76,8 @@ typedef enum {
 
 
 /*
- * Reads the reply to INFO, or to TIME.  What it does not say stays as it is:
- * the server may refuse to tell, or be something that only resembles Redis.
+ * Read the reply to INFO, or to TIME.  Fields that it does not have stay as
+ * they are: the server may refuse the command, or be a proxy.
  */
 void ngx_idempotency_redis_info_read(ngx_idempotency_redis_reply_t *reply,
     ngx_idempotency_redis_info_t *info);

@@ -1,30 +1,24 @@
 
 /*
- * What is said on a new connection before any command: who we are, and what
- * the server must be.
+ * The login: commands on a new connection before any other.  They tell the
+ * server which user this is, and show whether it is one that may be used.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_login.h"
+#include "ngx_idempotency_redis_pipe.h"
 
-
-/* no single reply is longer */
-#define NGX_IDEMPOTENCY_REDIS_REPLY_MAX  (64 * 1024 * 1024 + 65536)
 
 /* a server that closes the connection so often at INFO is not asked again */
 #define NGX_IDEMPOTENCY_REDIS_INFO_CLOSED  3
 
-/* of a text of the server, in the log */
+/* bytes of a text of the server in the log */
 #define NGX_IDEMPOTENCY_REDIS_TEXT_MAX   120
 
 
-static ngx_int_t ngx_idempotency_redis_login_hello(
+static void ngx_idempotency_redis_login_data(
     ngx_idempotency_redis_conn_t *conn);
-static ngx_int_t ngx_idempotency_redis_login_auth(
-    ngx_idempotency_redis_conn_t *conn);
-static ngx_int_t ngx_idempotency_redis_login_server(
-    ngx_idempotency_redis_conn_t *conn);
-static ngx_int_t ngx_idempotency_redis_login_say(
+static void ngx_idempotency_redis_login_say(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_step_e step,
     ngx_str_t *args, ngx_uint_t n);
 static ngx_int_t ngx_idempotency_redis_login_facts(
@@ -33,8 +27,6 @@ static ngx_int_t ngx_idempotency_redis_login_facts(
 static ngx_uint_t ngx_idempotency_redis_login_error(
     ngx_idempotency_redis_step_e step, ngx_idempotency_redis_reply_t *reply,
     ngx_uint_t strict);
-static void ngx_idempotency_redis_login_again(
-    ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_login_role(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_login_refused(
@@ -57,7 +49,7 @@ static ngx_str_t  ngx_idempotency_redis_login_steps[] = {
 };
 
 
-/* what Redis names; any other error is the last one */
+/* errors that have a name; any other error is the last one */
 
 static ngx_str_t  ngx_idempotency_redis_login_errors[] = {
     ngx_string("NOAUTH"),
@@ -75,268 +67,198 @@ static ngx_str_t  ngx_idempotency_redis_login_errors[] = {
 };
 
 
-void
-ngx_idempotency_redis_login(ngx_idempotency_redis_conn_t *conn)
-{
-    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_LOGIN);
-    conn->log.action = "logging in to";
-    conn->answered = 0;
-
-    conn->reader = ngx_idempotency_redis_reader_create(
-                                             NGX_IDEMPOTENCY_REDIS_REPLY_MAX);
-
-    if (conn->reader == NULL
-        || ngx_idempotency_redis_login_hello(conn) != NGX_OK)
-    {
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
-    }
-
-    ngx_idempotency_redis_pipe_open(conn);
-}
-
-
 /*
  * All of it in one write.  PING shows whether the server can answer: AUTH and
  * SELECT are allowed while it loads.
  */
 
-static ngx_int_t
-ngx_idempotency_redis_login_hello(ngx_idempotency_redis_conn_t *conn)
+ngx_int_t
+ngx_idempotency_redis_login_start(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_str_t  args[2];
+    ngx_str_t   args[3];
+    ngx_uint_t  n;
 
+    conn->answered = 0;
     conn->nsteps = 0;
-    conn->hello_at = ngx_current_msec;
+    conn->unsaid = 0;
+    conn->login.sent = ngx_current_msec;
 
-    ngx_memzero(&conn->info, sizeof(ngx_idempotency_redis_info_t));
+    ngx_memzero(&conn->login.info, sizeof(ngx_idempotency_redis_info_t));
 
-    if (ngx_idempotency_redis_login_auth(conn) != NGX_OK) {
-        return NGX_ERROR;
+    n = ngx_idempotency_redis_credentials_login(conn, args);
+
+    if (n) {
+        ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_AUTH,
+                                        args, n);
     }
 
-    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
-        return ngx_idempotency_redis_login_server(conn);
+    if (conn->peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_DATA) {
+        ngx_idempotency_redis_login_data(conn);
+
+    } else {
+        ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PING,
+                                        args, 1);
     }
 
-    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PING,
-                                        args, 1)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD) {
+    if (conn->peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_SENTINEL_EVENTS) {
         ngx_str_set(&args[1], "+switch-master");
 
-        return ngx_idempotency_redis_login_say(conn,
-                                     NGX_IDEMPOTENCY_REDIS_STEP_SUBSCRIBE,
-                                     args, 2);
+        ngx_idempotency_redis_login_say(conn,
+                                        NGX_IDEMPOTENCY_REDIS_STEP_SUBSCRIBE,
+                                        args, 2);
     }
 
-    return NGX_OK;
+    return conn->unsaid ? NGX_ERROR : NGX_OK;
 }
 
 
-static ngx_int_t
-ngx_idempotency_redis_login_auth(ngx_idempotency_redis_conn_t *conn)
+/* the counter is the last: its reply is judged with all the others */
+
+static void
+ngx_idempotency_redis_login_data(ngx_idempotency_redis_conn_t *conn)
 {
+    u_char                            db[NGX_INT_T_LEN];
     ngx_str_t                         args[3];
-    ngx_uint_t                        n;
-    ngx_idempotency_redis_account_t  *account;
-
-    account = ngx_idempotency_redis_secret_login(conn);
-
-    if (account->password.len == 0 && account->user.len == 0) {
-        return NGX_OK;
-    }
-
-    n = ngx_idempotency_redis_secret_args(account, args);
-
-    return ngx_idempotency_redis_login_say(conn,
-                                           NGX_IDEMPOTENCY_REDIS_STEP_AUTH,
-                                           args, n);
-}
-
-
-/* the counter comes after all that its reply is judged with */
-
-static ngx_int_t
-ngx_idempotency_redis_login_server(ngx_idempotency_redis_conn_t *conn)
-{
-    u_char     db[NGX_INT_T_LEN];
-    ngx_str_t  args[3];
+    ngx_idempotency_redis_counter_t  *counter;
 
     if (conn->redis->database) {
         args[1].data = db;
         args[1].len = ngx_sprintf(db, "%ui", conn->redis->database) - db;
 
-        if (ngx_idempotency_redis_login_say(conn,
-                                            NGX_IDEMPOTENCY_REDIS_STEP_SELECT,
-                                            args, 2)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
+        ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_SELECT,
+                                        args, 2);
     }
 
-    if (conn->redis->topology->role
-        && ngx_idempotency_redis_login_say(conn,
-                                           NGX_IDEMPOTENCY_REDIS_STEP_ROLE,
-                                           args, 1)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
+    if (conn->peer->role) {
+        ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_ROLE,
+                                        args, 1);
     }
 
-    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PING,
-                                        args, 1)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
+    ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PING,
+                                    args, 1);
+
+    counter = conn->peer->counter;
+    conn->login.counter = counter;
+
+    if (counter == NULL) {
+        return;
     }
 
-    conn->counter = conn->node->counter;
-
-    if (conn->counter == NULL) {
-        return NGX_OK;
+    if (conn->peer->info_closed < NGX_IDEMPOTENCY_REDIS_INFO_CLOSED) {
+        ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_INFO,
+                                        args, 1);
     }
 
-    if (conn->node->info_closed < NGX_IDEMPOTENCY_REDIS_INFO_CLOSED
-        && ngx_idempotency_redis_login_say(conn,
-                                           NGX_IDEMPOTENCY_REDIS_STEP_INFO,
-                                           args, 1)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_TIME,
+                                    args, 1);
 
-    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_TIME,
-                                        args, 1)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    ngx_idempotency_redis_loss_know(conn->redis, counter, &conn->login.before);
 
-    ngx_idempotency_redis_loss_know(conn->redis, conn->counter,
-                                    &conn->before);
+    args[1] = counter->name;
+    ngx_str_set(&args[2], NGX_IDEMPOTENCY_REDIS_COUNTER_TTL);
 
-    args[1] = conn->counter->name;
-
-    if (ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_INCR,
-                                        args, 2)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_str_set(&args[2], NGX_IDEMPOTENCY_REDIS_STAY);
-
-    return ngx_idempotency_redis_login_say(conn,
-                                           NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE,
-                                           args, 3);
+    ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_INCR,
+                                    args, 2);
+    ngx_idempotency_redis_login_say(conn, NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE,
+                                    args, 3);
 }
 
 
-/* args[0] is set here */
+/* sets args[0]; conn->unsaid: memory is short */
 
-static ngx_int_t
+static void
 ngx_idempotency_redis_login_say(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_step_e step, ngx_str_t *args, ngx_uint_t n)
 {
-    ngx_int_t  rc;
     ngx_str_t  bytes;
 
     args[0] = ngx_idempotency_redis_login_steps[step];
     conn->steps[conn->nsteps++] = step;
 
     if (ngx_idempotency_redis_encode(args, n, &bytes) != NGX_OK) {
-        return NGX_ERROR;
+        conn->unsaid = 1;
+        return;
     }
 
-    rc = ngx_idempotency_redis_bytes_append(&conn->hello, bytes.data,
-                                           bytes.len);
+    if (ngx_idempotency_redis_bytes_append(&conn->hello, bytes.data, bytes.len)
+        != NGX_OK)
+    {
+        conn->unsaid = 1;
+    }
 
     ngx_idempotency_redis_encode_free(&bytes);
-
-    return rc;
 }
 
 
-void
+ngx_int_t
 ngx_idempotency_redis_login_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_str_t                     text;
     ngx_idempotency_redis_step_e  step;
+    ngx_int_t                     rc;
+    ngx_str_t                     text;
 
     step = conn->steps[conn->answered++];
 
-    if (ngx_idempotency_redis_login_error(step, reply,
-                                          conn->redis->topology->strict))
-    {
-        conn->replica = ngx_idempotency_redis_says_no_master(reply);
+    if (ngx_idempotency_redis_login_error(step, reply, conn->peer->strict)) {
+        conn->replica = ngx_idempotency_redis_error_is_no_master(reply);
         ngx_idempotency_redis_reply_string(reply, &text);
 
-        if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
+        if (conn->peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_DATA) {
             conn->redis->refusal = ngx_idempotency_redis_refusal(&text);
         }
 
         ngx_idempotency_redis_login_refused(conn, step, &text);
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
+
+        return NGX_ERROR;
     }
 
-    switch (ngx_idempotency_redis_login_facts(conn, step, reply)) {
+    rc = ngx_idempotency_redis_login_facts(conn, step, reply);
 
-    case NGX_OK:
-        break;
-
-    case NGX_AGAIN:
-        ngx_idempotency_redis_login_again(conn);
-        return;
-
-    default: /* NGX_ERROR */
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
+    if (rc != NGX_OK) {
+        return rc;
     }
 
-    if (conn->answered == conn->nsteps) {
-
-        if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
-            conn->redis->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
-        }
-
-        ngx_idempotency_redis_conn_ready(conn);
+    if (conn->answered < conn->nsteps) {
+        return NGX_AGAIN;
     }
+
+    if (conn->peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_DATA) {
+        conn->redis->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE;
+    }
+
+    return NGX_OK;
 }
 
 
-/*
- * NGX_AGAIN: the login has to begin anew; NGX_ERROR: this is no server that
- * can be used.
- */
+/* NGX_OK, NGX_DECLINED: the login has to begin anew; or NGX_ERROR */
 
 static ngx_int_t
 ngx_idempotency_redis_login_facts(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_step_e step, ngx_idempotency_redis_reply_t *reply)
 {
+    ngx_int_t  rc;
+
     switch (step) {
 
     case NGX_IDEMPOTENCY_REDIS_STEP_ROLE:
         return ngx_idempotency_redis_login_role(conn, reply);
 
     case NGX_IDEMPOTENCY_REDIS_STEP_INFO:
-        conn->node->info_closed = 0;
-        ngx_idempotency_redis_info_read(reply, &conn->info);
+        conn->peer->info_closed = 0;
+        ngx_idempotency_redis_info_read(reply, &conn->login.info);
         return NGX_OK;
 
     case NGX_IDEMPOTENCY_REDIS_STEP_TIME:
-        ngx_idempotency_redis_info_time(reply, &conn->info);
+        ngx_idempotency_redis_info_time(reply, &conn->login.info);
         return NGX_OK;
 
     case NGX_IDEMPOTENCY_REDIS_STEP_INCR:
-        return ngx_idempotency_redis_loss_login(conn, reply);
+        rc = ngx_idempotency_redis_loss_login(conn->redis, &conn->login,
+                                              &conn->peer->hint,
+                                              reply);
+
+        return rc == NGX_AGAIN ? NGX_DECLINED : rc;
 
     default:
         return NGX_OK;
@@ -358,12 +280,13 @@ ngx_idempotency_redis_login_error(ngx_idempotency_redis_step_e step,
     case NGX_IDEMPOTENCY_REDIS_STEP_INCR:
 
         /*
-         * a node that has just come back would take claims before it says
-         * that it has forgotten; others may be full, or not allow it
+         * A node that has just come back would take claims before its loss
+         * is detected.  Other errors, of a server that is full or does not
+         * allow INCR, are no obstacle.
          */
 
         return ngx_idempotency_redis_reply_is_error(reply, "CLUSTERDOWN")
-               || ngx_idempotency_redis_says_no_master(reply);
+               || ngx_idempotency_redis_error_is_no_master(reply);
 
     case NGX_IDEMPOTENCY_REDIS_STEP_PING:
 
@@ -373,7 +296,7 @@ ngx_idempotency_redis_login_error(ngx_idempotency_redis_step_e step,
 
     case NGX_IDEMPOTENCY_REDIS_STEP_ROLE:
 
-        /* without a role, the first write tells */
+        /* without it, the first write shows the role */
 
         return strict;
 
@@ -381,7 +304,7 @@ ngx_idempotency_redis_login_error(ngx_idempotency_redis_step_e step,
     case NGX_IDEMPOTENCY_REDIS_STEP_TIME:
     case NGX_IDEMPOTENCY_REDIS_STEP_PEXPIRE:
 
-        /* the loss detector goes on with what it may know */
+        /* the loss detector does without */
 
         return 0;
 
@@ -391,22 +314,7 @@ ngx_idempotency_redis_login_error(ngx_idempotency_redis_step_e step,
 }
 
 
-/*
- * A loss was seen, here or by another worker.  What waits for this connection
- * was asked in the belief that nothing was lost: it is given back, and asked
- * again in the light of it.
- */
-
-static void
-ngx_idempotency_redis_login_again(ngx_idempotency_redis_conn_t *conn)
-{
-    ngx_idempotency_redis_conn_close(conn);
-    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
-    ngx_idempotency_redis_dial(conn);
-}
-
-
-/* some proxies answer a command that they do not know so */
+/* some proxies close the connection at a command that they do not know */
 
 void
 ngx_idempotency_redis_login_closed(ngx_idempotency_redis_conn_t *conn)
@@ -415,42 +323,30 @@ ngx_idempotency_redis_login_closed(ngx_idempotency_redis_conn_t *conn)
         && conn->answered < conn->nsteps
         && conn->steps[conn->answered] == NGX_IDEMPOTENCY_REDIS_STEP_INFO)
     {
-        conn->node->info_closed++;
+        conn->peer->info_closed++;
     }
-
-    ngx_idempotency_redis_dial_failed(conn);
 }
 
 
 /*
- * Whoever named it: only a master is written to.  In a set that sentinels
- * watch it has to say so, elsewhere a proxy may answer for it.
+ * Only a master is written to.  One that sentinels have named has to say that
+ * it is one; elsewhere a proxy may answer in its place.
  */
 
 static ngx_int_t
 ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_str_t                       role;
-    ngx_idempotency_redis_reply_t  *element;
+    ngx_str_t  role;
 
-    ngx_str_null(&role);
+    ngx_idempotency_redis_reply_text(reply, 0, &role);
 
-    element = ngx_idempotency_redis_reply_element(reply, 0);
-
-    if (element) {
-        ngx_idempotency_redis_reply_string(element, &role);
-    }
-
-    if (role.len == sizeof("master") - 1
-        && ngx_strncmp(role.data, "master", role.len) == 0)
-    {
+    if (role.len == 6 && ngx_strncmp(role.data, "master", 6) == 0) {
         return NGX_OK;
     }
 
-    if (!conn->redis->topology->strict
-        && (role.len != sizeof("slave") - 1
-            || ngx_strncmp(role.data, "slave", role.len) != 0))
+    if (!conn->peer->strict
+        && (role.len != 5 || ngx_strncmp(role.data, "slave", 5) != 0))
     {
         return NGX_OK;
     }
@@ -458,7 +354,7 @@ ngx_idempotency_redis_login_role(ngx_idempotency_redis_conn_t *conn,
     conn->replica = 1;
     conn->redis->refusal = NGX_IDEMPOTENCY_REDIS_REFUSAL_READONLY;
 
-    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_SAID_ROLE, 0,
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_ROLE, 0,
                                  "is not the master");
 
     return NGX_ERROR;
@@ -503,7 +399,7 @@ ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
     }
 
     ngx_idempotency_redis_report(conn,
-                                 NGX_IDEMPOTENCY_REDIS_SAID_REFUSED << i, 0,
+                                 NGX_IDEMPOTENCY_REDIS_REPORT_REFUSED << i, 0,
                                  "refused %V: \"%*s\"",
                                  &ngx_idempotency_redis_login_steps[step],
                                  last - buf, buf);

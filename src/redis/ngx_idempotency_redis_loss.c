@@ -1,41 +1,40 @@
 
 /*
- * Does a server still know what it has acknowledged?
+ * Loss detection: does a server still have what it has acknowledged?
  *
- * Each master carries a counter.  It is advanced by a timer, of one worker for
- * all of them, and at each login before anything else is sent: a value that is
- * not above the last one acknowledged means that the server has lost what came
- * with that one or later.  What it loses between two ticks cannot be seen so:
- * a server that took over from another one is known by its identity, keys that
- * it has evicted by its count of them, and leases that ended early by its
- * clock.  Each of these is a loss.  After a loss the counter has a new name,
- * which no older copy knows.
+ * Each master has a counter.  One worker increments it by a timer, and each
+ * connection at its login before it sends anything else: a value that is not
+ * above the last acknowledged one means that the server has lost the writes
+ * since then.  Losses between two ticks are detected by other means: a server
+ * that has taken over by its identity, evicted keys by their number in INFO,
+ * and leases that ended early by the clock of the server.  After a loss the
+ * counter gets a new name, which no older copy has.
  *
- * What is known is in shared memory: a worker that is new, after a reload or
- * the death of another, knows what there was to be forgotten.
+ * The state is in shared memory: new workers, after a reload or a crash, know
+ * what the server had acknowledged.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_loss.h"
 
 
 /* a counter that was not advanced for half a day may have expired in Redis */
 #define NGX_IDEMPOTENCY_REDIS_EXPECTED      43200000
 
 /*
- * Milliseconds for which a server that one worker has left for another one is
- * not gone back to, unless it was a replica meanwhile: other workers may know
- * an old address of its name for longer.
+ * Milliseconds during which no worker returns to a server that another worker
+ * has just left, unless it was a replica meanwhile: a worker may have an old
+ * address of the name for longer.
  */
 #define NGX_IDEMPOTENCY_REDIS_LEFT          3000
 
-/* milliseconds by which a clock may be corrected without being noticed */
+/* milliseconds by which a clock may be corrected without being reported */
 #define NGX_IDEMPOTENCY_REDIS_CLOCK_STEP    2000
 
 /* a reply that took longer says less about the clock */
 #define NGX_IDEMPOTENCY_REDIS_CLOCK_NARROW  100
 
-/* what is said once for all workers */
+/* warnings that are logged once for all workers */
 #define NGX_IDEMPOTENCY_REDIS_ONCE_INCR     0x01
 #define NGX_IDEMPOTENCY_REDIS_ONCE_INFO     0x02
 #define NGX_IDEMPOTENCY_REDIS_ONCE_VERSION  0x04
@@ -44,21 +43,22 @@
 static ngx_idempotency_redis_shard_t *ngx_idempotency_redis_loss_shard(
     ngx_idempotency_redis_t *redis, ngx_uint_t n);
 static ngx_uint_t ngx_idempotency_redis_loss_left(
-    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_shard_t *shard);
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_shard_t *shard,
+    ngx_idempotency_redis_info_t *info);
 static void ngx_idempotency_redis_loss_meet(
     ngx_idempotency_redis_shard_t *shard,
     ngx_idempotency_redis_identity_t *server);
 static const char *ngx_idempotency_redis_loss_evicts(
     ngx_idempotency_redis_t *redis, ngx_idempotency_redis_shard_t *shard,
     ngx_idempotency_redis_info_t *info, ngx_uint_t same);
+static void ngx_idempotency_redis_loss_stepped(ngx_idempotency_redis_t *redis,
+    int64_t step);
 static int64_t ngx_idempotency_redis_loss_clock(
     ngx_idempotency_redis_shard_t *shard, int64_t time, ngx_msec_t sent);
-static void ngx_idempotency_redis_loss_stepped(
-    ngx_idempotency_redis_t *redis, int64_t step);
 static void ngx_idempotency_redis_loss(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_shard_t *shard, const char *how);
-static void ngx_idempotency_redis_loss_tell(
-    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_loss_warn(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_info_t *info, ngx_idempotency_redis_reply_t *reply);
 static ngx_uint_t ngx_idempotency_redis_loss_once(
     ngx_idempotency_redis_t *redis, ngx_atomic_uint_t bit);
 
@@ -78,17 +78,14 @@ ngx_idempotency_redis_loss_name(ngx_idempotency_redis_t *redis, ngx_uint_t n,
 }
 
 
-void
-ngx_idempotency_redis_loss_count(ngx_idempotency_redis_node_t *node,
-    ngx_uint_t n)
+ngx_idempotency_redis_counter_t *
+ngx_idempotency_redis_loss_counter(ngx_idempotency_redis_t *redis, ngx_uint_t n)
 {
-    ngx_queue_t                       *q;
-    ngx_idempotency_redis_t           *redis;
     ngx_idempotency_redis_shard_t     *shard;
+    ngx_queue_t                       *q;
     ngx_idempotency_redis_counter_t   *counter;
     ngx_idempotency_redis_detector_t  *detector;
 
-    redis = node->redis;
     detector = redis->detector;
 
     for (q = ngx_queue_head(&detector->counters);
@@ -98,23 +95,20 @@ ngx_idempotency_redis_loss_count(ngx_idempotency_redis_node_t *node,
         counter = ngx_queue_data(q, ngx_idempotency_redis_counter_t, queue);
 
         if (counter->n == n) {
-            node->counter = counter;
-            return;
+            return counter;
         }
     }
 
-    node->counter = NULL;
-
     shard = ngx_idempotency_redis_loss_shard(redis, n);
     if (shard == NULL) {
-        return;
+        return NULL;
     }
 
     counter = ngx_calloc(sizeof(ngx_idempotency_redis_counter_t)
                          + ngx_idempotency_redis_loss_name_len(redis),
                          ngx_cycle->log);
     if (counter == NULL) {
-        return;
+        return NULL;
     }
 
     counter->redis = redis;
@@ -129,7 +123,7 @@ ngx_idempotency_redis_loss_count(ngx_idempotency_redis_node_t *node,
 
     ngx_queue_insert_tail(&detector->counters, &counter->queue);
 
-    node->counter = counter;
+    return counter;
 }
 
 
@@ -138,14 +132,12 @@ ngx_idempotency_redis_loss_shard(ngx_idempotency_redis_t *redis,
     ngx_uint_t n)
 {
     ngx_uint_t                       i;
-    ngx_slab_pool_t                 *shpool;
     ngx_idempotency_redis_shard_t   *shard;
     ngx_idempotency_redis_shared_t  *shared;
 
     shared = redis->zone->data;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
     for (i = 0; i < NGX_IDEMPOTENCY_REDIS_SHARDS; i++) {
         shard = &shared->shards[i];
@@ -155,12 +147,12 @@ ngx_idempotency_redis_loss_shard(ngx_idempotency_redis_t *redis,
         }
 
         if (shard->number == n + 1) {
-            ngx_shmtx_unlock(&shpool->mutex);
+            ngx_idempotency_redis_unlock(redis);
             return shard;
         }
     }
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     if (!redis->detector->full) {
         redis->detector->full = 1;
@@ -172,22 +164,6 @@ ngx_idempotency_redis_loss_shard(ngx_idempotency_redis_t *redis,
     }
 
     return NULL;
-}
-
-
-ngx_idempotency_redis_shard_t *
-ngx_idempotency_redis_shard(ngx_idempotency_redis_t *redis, ngx_str_t *key)
-{
-    ngx_uint_t                     hope;
-    ngx_idempotency_redis_node_t  *node;
-
-    if (!redis->started) {
-        return NULL;
-    }
-
-    node = redis->topology->pick(redis, key, &hope);
-
-    return node && node->counter ? node->counter->shard : NULL;
 }
 
 
@@ -215,17 +191,15 @@ ngx_idempotency_redis_loss_know(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_counter_t *counter,
     ngx_idempotency_redis_known_t *before)
 {
-    ngx_slab_pool_t                *shpool;
     ngx_idempotency_redis_shard_t  *shard;
 
     shard = counter->shard;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
-    /* others have their own idea of the time, which may be a bit later */
+    /* another worker's ngx_current_msec may be a little later */
 
-    if ((ngx_msec_int_t) (ngx_current_msec - shard->told)
+    if ((ngx_msec_int_t) (ngx_current_msec - shard->seen_at)
         > NGX_IDEMPOTENCY_REDIS_EXPECTED)
     {
         shard->known.seen = 0;
@@ -233,7 +207,7 @@ ngx_idempotency_redis_loss_know(ngx_idempotency_redis_t *redis,
 
     *before = shard->known;
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     if (counter->generation != before->losses) {
         counter->generation = before->losses;
@@ -245,27 +219,25 @@ ngx_idempotency_redis_loss_know(ngx_idempotency_redis_t *redis,
 
 
 /*
- * Several may be on their way, from several workers: each is compared with
- * what was known when it was sent.  What was sent before a loss was seen is
- * no second loss, and may tell of what is lost.
+ * Several workers may have sent INCR: each value is compared with what was
+ * known when it was sent.  A value that was sent before a loss was seen is no
+ * second loss.
  */
 
 void
 ngx_idempotency_redis_loss_value(ngx_idempotency_redis_counter_t *counter,
     uint64_t value)
 {
-    ngx_slab_pool_t                *shpool;
     ngx_idempotency_redis_t        *redis;
     ngx_idempotency_redis_shard_t  *shard;
 
     redis = counter->redis;
     shard = counter->shard;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
     if (shard->known.losses == counter->before.losses) {
-        shard->told = ngx_current_msec;
+        shard->seen_at = ngx_current_msec;
 
         shard->unproven = 0;
 
@@ -280,7 +252,7 @@ ngx_idempotency_redis_loss_value(ngx_idempotency_redis_counter_t *counter,
         }
     }
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 }
 
 
@@ -289,17 +261,15 @@ ngx_idempotency_redis_loss_info(ngx_idempotency_redis_counter_t *counter,
     ngx_idempotency_redis_info_t *info)
 {
     const char                     *how;
-    ngx_slab_pool_t                *shpool;
     ngx_idempotency_redis_t        *redis;
     ngx_idempotency_redis_shard_t  *shard;
 
     redis = counter->redis;
     shard = counter->shard;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
-    /* another process is that of a connection which is about to leave it */
+    /* a connection to another process is about to be closed, see tick */
 
     if (shard->identified && info->identified
         && ngx_memcmp(shard->server.run_id, info->identity.run_id,
@@ -310,13 +280,13 @@ ngx_idempotency_redis_loss_info(ngx_idempotency_redis_counter_t *counter,
 
         if (ngx_idempotency_redis_info_judge(&shard->server, info,
                                              NGX_IDEMPOTENCY_REDIS_HINT_NONE,
-                                             redis->topology->slots)
+                                             redis->spread)
             == NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR)
         {
             how = "has another master";
         }
 
-        /* a server gets another history when its first replica comes */
+        /* a server gets another replid when its first replica connects */
 
         shard->server = info->identity;
 
@@ -325,53 +295,51 @@ ngx_idempotency_redis_loss_info(ngx_idempotency_redis_counter_t *counter,
         }
     }
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 }
 
 
 ngx_int_t
-ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
+ngx_idempotency_redis_loss_login(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_login_t *login, ngx_idempotency_redis_hint_e *hint,
     ngx_idempotency_redis_reply_t *reply)
 {
-    int64_t                          step;
-    uint64_t                         value;
-    const char                      *how, *evicted;
-    ngx_slab_pool_t                 *shpool;
-    ngx_idempotency_redis_t         *redis;
-    ngx_idempotency_redis_info_t    *info;
-    ngx_idempotency_redis_shard_t   *shard;
-    ngx_idempotency_redis_server_e   server;
+    int64_t                         step;
+    uint64_t                        value;
+    const char                     *how, *evicted;
+    ngx_idempotency_redis_info_t   *info;
+    ngx_idempotency_redis_shard_t  *shard;
+    ngx_idempotency_redis_server_e  server;
 
-    redis = conn->redis;
-    info = &conn->info;
-    shard = conn->counter->shard;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
+    info = &login->info;
+    shard = login->counter->shard;
 
     if (ngx_idempotency_redis_reply_is_error(reply, "MOVED ")
         || ngx_idempotency_redis_reply_is_error(reply, "ASK "))
     {
         /*
-         * The slot of the counter is elsewhere, and so is the shard.  A server
-         * that has just taken over is judged when the map has a counter for it.
+         * Another node has the slot of the counter, and so the shard.  A
+         * server that has just taken over is judged when the map has a counter
+         * for it.
          */
 
-        conn->counter = NULL;
+        login->counter = NULL;
 
-        return conn->node->hint == NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER
+        return *hint == NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER
                ? NGX_ERROR : NGX_OK;
     }
 
-    ngx_idempotency_redis_loss_tell(conn, reply);
+    ngx_idempotency_redis_loss_warn(redis, info, reply);
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
-    if (ngx_idempotency_redis_loss_left(conn, shard)) {
-        ngx_shmtx_unlock(&shpool->mutex);
+    if (ngx_idempotency_redis_loss_left(redis, shard, info)) {
+        ngx_idempotency_redis_unlock(redis);
         return NGX_ERROR;
     }
 
-    if (shard->known.losses != conn->before.losses) {
-        ngx_shmtx_unlock(&shpool->mutex);
+    if (shard->known.losses != login->before.losses) {
+        ngx_idempotency_redis_unlock(redis);
         return NGX_AGAIN;
     }
 
@@ -379,11 +347,11 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
 
     server = ngx_idempotency_redis_info_judge(shard->identified
                                               ? &shard->server : NULL,
-                                              info, conn->node->hint,
-                                              redis->topology->slots);
+                                              info, *hint,
+                                              redis->spread);
     step = info->timed
            ? ngx_idempotency_redis_loss_clock(shard, info->time,
-                                              conn->hello_at)
+                                              login->sent)
            : 0;
 
     if (server == NGX_IDEMPOTENCY_REDIS_SERVER_SUCCESSOR) {
@@ -397,9 +365,9 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
         == NGX_IDEMPOTENCY_REDIS_INTEGER)
     {
         value = (uint64_t) ngx_idempotency_redis_reply_integer(reply);
-        shard->told = ngx_current_msec;
+        shard->seen_at = ngx_current_msec;
 
-        if (value <= conn->before.seen) {
+        if (value <= login->before.seen) {
             how = (value == 1) ? "has come back without its data"
                                : "has come back behind its data";
 
@@ -410,17 +378,17 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
         shard->unproven = 0;
 
     } else if (!ngx_idempotency_redis_reply_is_error(reply, "NOPERM")
-               && (conn->before.seen
+               && (login->before.seen
                    || server != NGX_IDEMPOTENCY_REDIS_SERVER_SAME))
     {
-        /* NOREPLICAS, OOM, MISCONF: it may take claims before it takes this */
+        /* NOREPLICAS, OOM, MISCONF: claims may succeed before INCR does */
 
         shard->unproven = 1;
     }
 
     evicted = ngx_idempotency_redis_loss_evicts(redis, shard, info,
-                                  server == NGX_IDEMPOTENCY_REDIS_SERVER_SAME
-                                  && shard->identified);
+                                     server == NGX_IDEMPOTENCY_REDIS_SERVER_SAME
+                                                      && shard->identified);
     how = how ? how : evicted;
 
     if (info->identified) {
@@ -431,24 +399,29 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_conn_t *conn,
         ngx_idempotency_redis_loss(redis, shard, how);
     }
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     ngx_idempotency_redis_loss_stepped(redis, step);
 
-    conn->node->hint = NGX_IDEMPOTENCY_REDIS_HINT_NONE;
+    *hint = NGX_IDEMPOTENCY_REDIS_HINT_NONE;
 
     return how ? NGX_AGAIN : NGX_OK;
 }
 
 
+/*
+ * Another worker has left this server.  In a cluster the map says who has a
+ * slot.
+ */
+
 static ngx_uint_t
-ngx_idempotency_redis_loss_left(ngx_idempotency_redis_conn_t *conn,
-    ngx_idempotency_redis_shard_t *shard)
+ngx_idempotency_redis_loss_left(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_shard_t *shard, ngx_idempotency_redis_info_t *info)
 {
-    return !conn->redis->topology->slots
-           && conn->info.identified
+    return !redis->spread
+           && info->identified
            && shard->left_at
-           && ngx_memcmp(&shard->left, &conn->info.identity,
+           && ngx_memcmp(&shard->left, &info->identity,
                          sizeof(ngx_idempotency_redis_identity_t))
               == 0
            && (ngx_msec_int_t) (ngx_current_msec - shard->left_at)
@@ -474,7 +447,7 @@ ngx_idempotency_redis_loss_meet(ngx_idempotency_redis_shard_t *shard,
 }
 
 
-/* NULL, or what was lost; "same": it is the server that was known */
+/* NULL, or the loss as text; "same": it is the server that was known */
 
 static const char *
 ngx_idempotency_redis_loss_evicts(ngx_idempotency_redis_t *redis,
@@ -486,7 +459,7 @@ ngx_idempotency_redis_loss_evicts(ngx_idempotency_redis_t *redis,
 
     if (!info->watched) {
 
-        /* nobody will say when that is over */
+        /* without INFO it could never be reset */
 
         shard->evicts = 0;
 
@@ -527,7 +500,6 @@ ngx_idempotency_redis_clock(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_shard_t *shard, int64_t time, ngx_msec_t sent)
 {
     int64_t           low, step;
-    ngx_slab_pool_t  *shpool;
 
     if (shard == NULL || time < 0) {
         return;
@@ -542,9 +514,7 @@ ngx_idempotency_redis_clock(ngx_idempotency_redis_t *redis,
         return;
     }
 
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
-
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
     step = ngx_idempotency_redis_loss_clock(shard, time, sent);
 
@@ -553,7 +523,7 @@ ngx_idempotency_redis_clock(ngx_idempotency_redis_t *redis,
                                    "has a clock that went forward");
     }
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     ngx_idempotency_redis_loss_stepped(redis, step);
 }
@@ -577,8 +547,9 @@ ngx_idempotency_redis_loss_stepped(ngx_idempotency_redis_t *redis,
 
 
 /*
- * By how much a clock has jumped, 0: not at all.  The server's time was read
- * between "sent" and now; ours may be that of the last turn of the event loop.
+ * By how much the clock of the server has jumped, 0: not at all.  The server
+ * has read it between "sent" and now; ngx_current_msec may be that of the last
+ * turn of the event loop.
  */
 
 static int64_t
@@ -618,32 +589,49 @@ ngx_idempotency_redis_loss_clock(ngx_idempotency_redis_shard_t *shard,
 }
 
 
-/* under the mutex; whoever sees it noticed sees that nothing may be claimed */
+/*
+ * under the mutex: a worker that sees the new number of losses also sees that
+ * new claims are refused
+ */
 
 static void
 ngx_idempotency_redis_loss(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_shard_t *shard, const char *how)
 {
-    redis->forgot(redis, shard, how);
+    redis->on_loss(redis, shard, how);
 
     shard->known.seen = 0;
     shard->known.losses++;
     shard->ticked = 0;
 
-    /* other workers see it with their next tick */
+    /* other workers act on it with their next tick */
 
-    ngx_idempotency_redis_tick_soon(redis);
+    ngx_idempotency_redis_loss_tick(redis);
+}
+
+
+void
+ngx_idempotency_redis_loss_tick(ngx_idempotency_redis_t *redis)
+{
+    ngx_event_t  *ev;
+
+    ev = &redis->detector->timer;
+
+    if (ev->timer_set) {
+
+        /* ngx_event_add_timer() would keep one that is near */
+
+        ngx_del_timer(ev);
+    }
+
+    ngx_add_timer(ev, 1);
 }
 
 
 static void
-ngx_idempotency_redis_loss_tell(ngx_idempotency_redis_conn_t *conn,
-    ngx_idempotency_redis_reply_t *reply)
+ngx_idempotency_redis_loss_warn(ngx_idempotency_redis_t *redis,
+    ngx_idempotency_redis_info_t *info, ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_idempotency_redis_t  *redis;
-
-    redis = conn->redis;
-
     if (ngx_idempotency_redis_reply_is_error(reply, "NOPERM")
         && ngx_idempotency_redis_loss_once(redis,
                                            NGX_IDEMPOTENCY_REDIS_ONCE_INCR))
@@ -655,25 +643,25 @@ ngx_idempotency_redis_loss_tell(ngx_idempotency_redis_conn_t *conn,
                       &redis->name);
     }
 
-    if ((!conn->info.identified || !conn->info.watched)
+    if ((!info->identified || !info->watched)
         && ngx_idempotency_redis_loss_once(redis,
                                            NGX_IDEMPOTENCY_REDIS_ONCE_INFO))
     {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" is not told by INFO what "
-                      "server it talks to: a failover behind its address and "
-                      "the eviction of keys will not be noticed; allow INFO",
+                      "idempotency store \"%V\": INFO does not identify the "
+                      "server: a failover behind its address and the eviction "
+                      "of keys will not be noticed; allow INFO",
                       &redis->name);
     }
 
-    if (conn->info.version && conn->info.version < 5
+    if (info->version && info->version < 5
         && ngx_idempotency_redis_loss_once(redis,
                                            NGX_IDEMPOTENCY_REDIS_ONCE_VERSION))
     {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\": the server is Redis %ui, it "
                       "lacks what scripts need here; use 5 or newer",
-                      &redis->name, conn->info.version);
+                      &redis->name, info->version);
     }
 }
 

@@ -1,14 +1,14 @@
 
 /*
- * The slots of a cluster, as CLUSTER SLOTS tells: ranges, each with its
- * master and then its replicas.
+ * The slots of a cluster, from CLUSTER SLOTS: ranges, each with its master and
+ * then its replicas.
  */
 
 
 #include "ngx_idempotency_redis_map.h"
 
 
-/* names, to find one in a slot of a node that may have few */
+/* names of counters to try for a node, which may have few slots */
 #define NGX_IDEMPOTENCY_REDIS_TRIES  100000
 
 
@@ -22,27 +22,26 @@ typedef struct {
 } ngx_idempotency_redis_range_t;
 
 
+static void ngx_idempotency_redis_map_refuse(
+    ngx_idempotency_redis_node_t *node);
+static ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_node(
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_range_t *range);
 static ngx_int_t ngx_idempotency_redis_map_range(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply,
     ngx_idempotency_redis_range_t *range);
 static ngx_int_t ngx_idempotency_redis_map_member(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply,
     ngx_idempotency_redis_range_t *range);
-static void ngx_idempotency_redis_map_names(
-    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *more,
-    ngx_idempotency_redis_range_t *range);
-static void ngx_idempotency_redis_map_refuse(
-    ngx_idempotency_redis_node_t *node);
-static ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_node(
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_range_t *range);
+static void ngx_idempotency_redis_map_names(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_reply_t *more, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_succession(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_replicas(
     ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_reply_t *reply);
-static void ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
+static void ngx_idempotency_redis_map_counters(ngx_idempotency_redis_map_t *map,
     ngx_idempotency_redis_t *redis);
-static void ngx_idempotency_redis_map_counter(
-    ngx_idempotency_redis_map_t *map, ngx_idempotency_redis_node_t *node);
+static void ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
+    ngx_idempotency_redis_node_t *node);
 
 
 ngx_int_t
@@ -69,7 +68,7 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
             return NGX_DECLINED;
         }
 
-        /* as long as it is known who was whose replica */
+        /* before the replicas of each node are replaced */
 
         ngx_idempotency_redis_map_succession(from, &range);
     }
@@ -123,7 +122,7 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
 
     map->known = 1;
 
-    ngx_idempotency_redis_map_count(map, redis);
+    ngx_idempotency_redis_map_counters(map, redis);
 
     return NGX_OK;
 }
@@ -135,11 +134,11 @@ ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
 {
     ngx_atomic_uint_t  until;
 
-    if (from == NULL || from == to || from->counter == NULL) {
+    if (from == NULL || from == to || from->peer.counter == NULL) {
         return;
     }
 
-    until = from->counter->shard->until;
+    until = from->peer.counter->shard->until;
 
     if (until
         && (to->refuses_until == 0
@@ -152,13 +151,13 @@ ngx_idempotency_redis_map_move(ngx_idempotency_redis_node_t *from,
 }
 
 
-/* once it has a counter, and with that a shard */
+/* when it has a counter, and with that a shard */
 
 static void
 ngx_idempotency_redis_map_refuse(ngx_idempotency_redis_node_t *node)
 {
-    if (node->counter && node->refuses_until) {
-        ngx_idempotency_redis_shard_refuse(node->counter->shard,
+    if (node->peer.counter && node->refuses_until) {
+        ngx_idempotency_redis_shard_refuse(node->peer.counter->shard,
                                            node->refuses_until);
         node->refuses_until = 0;
     }
@@ -169,22 +168,24 @@ static ngx_idempotency_redis_node_t *
 ngx_idempotency_redis_map_node(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_range_t *range)
 {
+    ngx_idempotency_redis_map_t   *map;
     ngx_idempotency_redis_node_t  *node;
 
+    map = redis->map;
     node = ngx_idempotency_redis_map_find(redis, &range->host, range->port);
 
     if (node) {
         return node;
     }
 
-    node = ngx_idempotency_redis_node_told(redis, &range->host, range->port,
-                                           &range->alias,
-                                           NGX_IDEMPOTENCY_REDIS_SERVER);
+    node = ngx_idempotency_redis_node_create_at(redis, &range->host,
+                                                range->port, &range->alias,
+                                                map->type);
 
     if (node) {
         ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
                       "idempotency store \"%V\" has a node \"%V\"",
-                      &redis->name, &node->name);
+                      &redis->name, &node->peer.name);
     }
 
     return node;
@@ -222,7 +223,7 @@ ngx_idempotency_redis_map_range(ngx_idempotency_redis_node_t *from,
     range->last = (ngx_uint_t) last;
 
     return ngx_idempotency_redis_map_member(from,
-                        ngx_idempotency_redis_reply_element(reply, 2), range);
+                          ngx_idempotency_redis_reply_element(reply, 2), range);
 }
 
 
@@ -261,12 +262,12 @@ ngx_idempotency_redis_map_member(ngx_idempotency_redis_node_t *from,
 
     if (range->host.len == 1 && range->host.data[0] == '?') {
 
-        /* it has a name and does not know it yet */
+        /* the node announces a hostname but does not know it yet */
 
         range->host.len = 0;
 
     } else if (range->host.len == 0) {
-        range->host = from->place.host;
+        range->host = from->peer.host.name;
     }
 
     ngx_str_null(&range->alias);
@@ -286,45 +287,26 @@ ngx_idempotency_redis_map_member(ngx_idempotency_redis_node_t *from,
 
 
 /*
- * "ip" or "hostname", whatever has not come first.  A name that cannot be
- * resolved is still what the server's certificate may be for.
+ * "ip" or "hostname", the one that is not the first element.  The certificate
+ * of the server may be for a name even if that cannot be resolved.
  */
 
 static void
 ngx_idempotency_redis_map_names(ngx_idempotency_redis_node_t *from,
     ngx_idempotency_redis_reply_t *more, ngx_idempotency_redis_range_t *range)
 {
-    ngx_str_t                       name, text;
-    ngx_uint_t                      i;
-    ngx_idempotency_redis_reply_t  *value;
+    ngx_str_t  ip, hostname;
 
-    for (i = 0; i + 1 < ngx_idempotency_redis_reply_elements(more); i += 2) {
+    ngx_idempotency_redis_reply_value(more, "ip", &ip);
+    ngx_idempotency_redis_reply_value(more, "hostname", &hostname);
 
-        ngx_idempotency_redis_reply_string(
-                        ngx_idempotency_redis_reply_element(more, i), &name);
+    if (ip.len && from->redis->resolver == NULL) {
+        range->alias = range->host;
+        range->host = ip;
+    }
 
-        value = ngx_idempotency_redis_reply_element(more, i + 1);
-        ngx_idempotency_redis_reply_string(value, &text);
-
-        if (text.len == 0) {
-            continue;
-        }
-
-        if (name.len == sizeof("ip") - 1
-            && ngx_strncmp(name.data, "ip", name.len) == 0
-            && from->redis->resolver == NULL)
-        {
-            if (range->alias.len == 0) {
-                range->alias = range->host;
-            }
-
-            range->host = text;
-
-        } else if (name.len == sizeof("hostname") - 1
-                   && ngx_strncmp(name.data, "hostname", name.len) == 0)
-        {
-            range->alias = text;
-        }
+    if (hostname.len) {
+        range->alias = hostname;
     }
 }
 
@@ -351,7 +333,7 @@ ngx_idempotency_redis_map_find(ngx_idempotency_redis_t *redis,
 }
 
 
-/* whoever was a replica and is a master now has taken over */
+/* a node that was a replica and is a master now has taken over */
 
 static void
 ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
@@ -387,25 +369,25 @@ ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
                           "idempotency store \"%V\" has a new master "
                           "\"%V:%ui\" after \"%V\"", &redis->name,
                           &range->host, (ngx_uint_t) range->port,
-                          &node->name);
+                          &node->peer.name);
 
             /*
-             * one that was there all the time has handed over all that it
-             * had; one that is back may be back as a replica
+             * A master that was connected all the time has handed over all
+             * data; one that was lost may be back as a replica.
              */
 
             next = ngx_idempotency_redis_map_node(redis, range);
 
             if (next) {
-                next->hint = (node->missed
+                next->peer.hint = (node->missed
                               || !ngx_idempotency_redis_node_is_up(node))
                              ? NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER
                              : NGX_IDEMPOTENCY_REDIS_HINT_HANDED_OVER;
 
-                ngx_idempotency_redis_node_log_out(next);
+                ngx_idempotency_redis_node_log_out(next, 1);
             }
 
-            /* its other ranges say the same */
+            /* the other ranges of this node would report it again */
 
             node->nreplicas = 0;
         }
@@ -433,8 +415,7 @@ ngx_idempotency_redis_map_replicas(ngx_idempotency_redis_node_t *node,
             continue;
         }
 
-        ngx_idempotency_redis_reply_string(
-                        ngx_idempotency_redis_reply_element(member, 2), &id);
+        ngx_idempotency_redis_reply_text(member, 2, &id);
 
         if (id.len == NGX_IDEMPOTENCY_REDIS_ID) {
             ngx_memcpy(node->replicas[node->nreplicas++], id.data, id.len);
@@ -443,10 +424,10 @@ ngx_idempotency_redis_map_replicas(ngx_idempotency_redis_node_t *node,
 }
 
 
-/* each master carries a counter whose name is in one of its slots */
+/* each master has a counter whose name is in one of its slots */
 
 static void
-ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
+ngx_idempotency_redis_map_counters(ngx_idempotency_redis_map_t *map,
     ngx_idempotency_redis_t *redis)
 {
     ngx_queue_t                      *q;
@@ -458,10 +439,10 @@ ngx_idempotency_redis_map_count(ngx_idempotency_redis_map_t *map,
          q = ngx_queue_next(q))
     {
         node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
-        counter = node->counter;
+        counter = node->peer.counter;
 
         if (!node->master) {
-            node->counter = NULL;
+            node->peer.counter = NULL;
             continue;
         }
 
@@ -483,7 +464,7 @@ ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
     ngx_str_t   name;
     ngx_uint_t  n, slot, first, fixed;
 
-    node->counter = NULL;
+    node->peer.counter = NULL;
 
     name.data = ngx_alloc(ngx_idempotency_redis_loss_name_len(node->redis),
                           ngx_cycle->log);
@@ -500,11 +481,12 @@ ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
         slot = ngx_idempotency_redis_slot(&name);
 
         if (map->slots[slot] == node) {
-            ngx_idempotency_redis_loss_count(node, n);
+            node->peer.counter = ngx_idempotency_redis_loss_counter(node->redis,
+                                                                    n);
             break;
         }
 
-        /* with a hash tag in the prefix one node has everything */
+        /* with a hash tag in the prefix all names are in one slot */
 
         first = n ? first : slot;
         fixed &= (slot == first);
@@ -519,8 +501,8 @@ ngx_idempotency_redis_map_counter(ngx_idempotency_redis_map_t *map,
 
 
 /*
- * A part is what a node has, numbered by the node's first slot plus one.  A
- * part that was begun stays with the node, even if it gets a lower slot.
+ * A part is all that a node has, numbered by its first slot plus one.  Its
+ * number stays valid if the node gets a lower slot meanwhile.
  */
 
 ngx_idempotency_redis_node_t *
@@ -545,14 +527,14 @@ ngx_idempotency_redis_map_part(ngx_idempotency_redis_t *redis,
 }
 
 
-/* a slot that nobody has is a part, too: whoever asks for it is told */
+/* slots without a node are a part, too: a command for it fails */
 
 ngx_uint_t
 ngx_idempotency_redis_map_next(ngx_idempotency_redis_t *redis,
     ngx_uint_t part)
 {
-    ngx_uint_t                     i, slot;
-    ngx_idempotency_redis_map_t   *map;
+    ngx_uint_t                    i, slot;
+    ngx_idempotency_redis_map_t  *map;
 
     map = redis->map;
 

@@ -1,29 +1,36 @@
 
 /*
- * One server: where it is, and this worker's connections to it.
+ * A node: one server, and this worker's connections to it.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_node.h"
+#include "ngx_idempotency_redis_pipe.h"
 
 
-static ngx_int_t ngx_idempotency_redis_node_place(
-    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_place_t *place);
+static ngx_int_t ngx_idempotency_redis_node_host(
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_host_t *host);
 static ngx_int_t ngx_idempotency_redis_node_copy(ngx_pool_t *pool,
     ngx_str_t *from, ngx_str_t *to);
 static ngx_int_t ngx_idempotency_redis_node_addr(ngx_str_t *host,
     in_port_t port, ngx_sockaddr_t *sockaddr, ngx_addr_t *addr);
 static ngx_idempotency_redis_conn_t *ngx_idempotency_redis_node_pick(
     ngx_idempotency_redis_node_t *node);
+static void ngx_idempotency_redis_node_on_ready(
+    ngx_idempotency_redis_conn_t *conn);
+static void ngx_idempotency_redis_node_identify(
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_info_t *info);
+static void ngx_idempotency_redis_node_on_retired(
+    ngx_idempotency_redis_conn_t *conn);
 
 
 ngx_idempotency_redis_node_t *
 ngx_idempotency_redis_node_create(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_place_t *place, ngx_idempotency_redis_kind_e kind)
+    ngx_idempotency_redis_host_t *host, ngx_idempotency_redis_node_type_t *type)
 {
+    ngx_idempotency_redis_node_t  *node;
     ngx_uint_t                     i;
     ngx_pool_t                    *pool;
-    ngx_idempotency_redis_node_t  *node;
 
     pool = ngx_create_pool(1024, ngx_cycle->log);
     if (pool == NULL) {
@@ -38,15 +45,26 @@ ngx_idempotency_redis_node_create(ngx_idempotency_redis_t *redis,
 
     node->pool = pool;
     node->redis = redis;
-    node->kind = kind;
-    node->nconns = (kind == NGX_IDEMPOTENCY_REDIS_SERVER)
+    node->type = type;
+    node->peer.kind = type->kind;
+    node->peer.role = type->role;
+    node->peer.strict = type->strict;
+    node->events.on_dial = ngx_idempotency_redis_address_dial;
+    node->events.on_failed = ngx_idempotency_redis_address_failed;
+    node->events.on_ready = ngx_idempotency_redis_node_on_ready;
+    node->events.on_retired = ngx_idempotency_redis_node_on_retired;
+    node->events.on_reply = type->on_reply;
+    node->events.on_closed = type->on_closed;
+    node->events.on_lost = type->on_lost;
+    node->events.is_wanted = type->is_wanted;
+    node->nconns = (type->kind == NGX_IDEMPOTENCY_REDIS_KIND_DATA)
                    ? redis->connections : 1;
 
-    ngx_queue_insert_tail(kind == NGX_IDEMPOTENCY_REDIS_EAR ? &redis->ears
-                                                            : &redis->nodes,
+    ngx_queue_insert_tail(type->kind == NGX_IDEMPOTENCY_REDIS_KIND_SUBSCRIBER
+                          ? &redis->subscribers : &redis->nodes,
                           &node->queue);
 
-    if (ngx_idempotency_redis_node_place(node, place) != NGX_OK) {
+    if (ngx_idempotency_redis_node_host(node, host) != NGX_OK) {
         ngx_idempotency_redis_node_free(node);
         return NULL;
     }
@@ -59,7 +77,10 @@ ngx_idempotency_redis_node_create(ngx_idempotency_redis_t *redis,
     }
 
     for (i = 0; i < node->nconns; i++) {
-        if (ngx_idempotency_redis_conn_init(&node->conns[i], node)
+        if (ngx_idempotency_redis_conn_init(&node->conns[i], redis,
+                                            &node->peer,
+                                            &node->events,
+                                            node)
             != NGX_OK)
         {
             ngx_idempotency_redis_node_free(node);
@@ -71,52 +92,53 @@ ngx_idempotency_redis_node_create(ngx_idempotency_redis_t *redis,
 }
 
 
-/* a place may be that of a reply which is gone in a moment */
+/* a copy: the strings may be those of a reply, which is freed soon */
 
 static ngx_int_t
-ngx_idempotency_redis_node_place(ngx_idempotency_redis_node_t *node,
-    ngx_idempotency_redis_place_t *place)
+ngx_idempotency_redis_node_host(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_host_t *host)
 {
     ngx_uint_t   i;
     ngx_addr_t  *to, *from;
 
-    node->place = *place;
-    node->place.addrs = NULL;
+    node->peer.host = *host;
+    node->peer.host.addrs = NULL;
 
-    if (ngx_idempotency_redis_node_copy(node->pool, &place->host,
-                                        &node->place.host)
+    if (ngx_idempotency_redis_node_copy(node->pool, &host->name,
+                                        &node->peer.host.name)
         != NGX_OK
-        || ngx_idempotency_redis_node_copy(node->pool, &place->alias,
-                                           &node->place.alias)
+        || ngx_idempotency_redis_node_copy(node->pool, &host->alias,
+                                           &node->peer.host.alias)
            != NGX_OK
-        || ngx_idempotency_redis_node_copy(node->pool, &place->seed,
-                                           &node->place.seed)
+        || ngx_idempotency_redis_node_copy(node->pool, &host->seed,
+                                           &node->peer.host.seed)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (place->naddrs == 0) {
-        node->name.data = ngx_pnalloc(node->pool, place->host.len
-                                                  + sizeof(":65535"));
-        if (node->name.data == NULL) {
+    if (host->naddrs == 0) {
+        node->peer.name.data = ngx_pnalloc(node->pool, host->name.len
+                                                       + sizeof(":65535"));
+        if (node->peer.name.data == NULL) {
             return NGX_ERROR;
         }
 
-        node->name.len = ngx_sprintf(node->name.data, "%V:%ui", &place->host,
-                                     (ngx_uint_t) place->port)
-                         - node->name.data;
+        node->peer.name.len = ngx_sprintf(node->peer.name.data, "%V:%ui",
+                                          &host->name,
+                                          (ngx_uint_t) host->port)
+                              - node->peer.name.data;
 
         return NGX_OK;
     }
 
-    to = ngx_palloc(node->pool, place->naddrs * sizeof(ngx_addr_t));
+    to = ngx_palloc(node->pool, host->naddrs * sizeof(ngx_addr_t));
     if (to == NULL) {
         return NGX_ERROR;
     }
 
-    for (i = 0; i < place->naddrs; i++) {
-        from = &place->addrs[i];
+    for (i = 0; i < host->naddrs; i++) {
+        from = &host->addrs[i];
 
         to[i].sockaddr = ngx_palloc(node->pool, from->socklen);
         if (to[i].sockaddr == NULL
@@ -131,10 +153,10 @@ ngx_idempotency_redis_node_place(ngx_idempotency_redis_node_t *node,
         to[i].socklen = from->socklen;
     }
 
-    node->place.addrs = to;
+    node->peer.host.addrs = to;
     node->addrs = to;
-    node->naddrs = place->naddrs;
-    node->name = to[0].name;
+    node->naddrs = host->naddrs;
+    node->peer.name = to[0].name;
 
     return NGX_OK;
 }
@@ -161,37 +183,36 @@ ngx_idempotency_redis_node_copy(ngx_pool_t *pool, ngx_str_t *from,
 
 
 ngx_idempotency_redis_node_t *
-ngx_idempotency_redis_node_told(ngx_idempotency_redis_t *redis,
+ngx_idempotency_redis_node_create_at(ngx_idempotency_redis_t *redis,
     ngx_str_t *host, in_port_t port, ngx_str_t *alias,
-    ngx_idempotency_redis_kind_e kind)
+    ngx_idempotency_redis_node_type_t *type)
 {
-    u_char                         text[NGX_SOCKADDR_STRLEN];
-    ngx_addr_t                     addr;
-    ngx_sockaddr_t                 sockaddr;
-    ngx_idempotency_redis_place_t  place;
+    u_char                        text[NGX_SOCKADDR_STRLEN];
+    ngx_idempotency_redis_host_t  at;
+    ngx_addr_t                    addr;
+    ngx_sockaddr_t                sockaddr;
 
-    ngx_memzero(&place, sizeof(ngx_idempotency_redis_place_t));
+    ngx_memzero(&at, sizeof(ngx_idempotency_redis_host_t));
 
-    place.host = *host;
-    place.port = port;
+    at.name = *host;
+    at.port = port;
 
     if (alias) {
-        place.alias = *alias;
+        at.alias = *alias;
     }
 
     addr.name.data = text;
 
-    if (ngx_idempotency_redis_node_addr(host, port, &sockaddr, &addr)
-        == NGX_OK)
+    if (ngx_idempotency_redis_node_addr(host, port, &sockaddr, &addr) == NGX_OK)
     {
-        place.addrs = &addr;
-        place.naddrs = 1;
+        at.addrs = &addr;
+        at.naddrs = 1;
 
     } else {
-        place.named = 1;
+        at.named = 1;
     }
 
-    return ngx_idempotency_redis_node_create(redis, &place, kind);
+    return ngx_idempotency_redis_node_create(redis, &at, type);
 }
 
 
@@ -243,17 +264,17 @@ ngx_uint_t
 ngx_idempotency_redis_node_is_at(ngx_idempotency_redis_node_t *node,
     ngx_str_t *host, in_port_t port)
 {
-    ngx_addr_t                      addr;
-    ngx_sockaddr_t                  sockaddr;
-    ngx_idempotency_redis_place_t  *place;
+    ngx_idempotency_redis_host_t  *at;
+    ngx_addr_t                     addr;
+    ngx_sockaddr_t                 sockaddr;
 
-    place = &node->place;
+    at = &node->peer.host;
 
-    if (place->port == port
-        && ((place->host.len == host->len
-             && ngx_strncmp(place->host.data, host->data, host->len) == 0)
-            || (place->alias.len == host->len && host->len
-                && ngx_strncasecmp(place->alias.data, host->data, host->len)
+    if (at->port == port
+        && ((at->name.len == host->len
+             && ngx_strncmp(at->name.data, host->data, host->len) == 0)
+            || (at->alias.len == host->len && host->len
+                && ngx_strncasecmp(at->alias.data, host->data, host->len)
                    == 0)))
     {
         return 1;
@@ -261,8 +282,7 @@ ngx_idempotency_redis_node_is_at(ngx_idempotency_redis_node_t *node,
 
     addr.name.data = NULL;
 
-    if (ngx_idempotency_redis_node_addr(host, port, &sockaddr, &addr)
-        != NGX_OK)
+    if (ngx_idempotency_redis_node_addr(host, port, &sockaddr, &addr) != NGX_OK)
     {
         return 0;
     }
@@ -272,8 +292,8 @@ ngx_idempotency_redis_node_is_at(ngx_idempotency_redis_node_t *node,
 
 
 /*
- * A node is what it answered with: of several addresses that its name has,
- * the others may be those of other servers.
+ * A node that is up has the address at which it answered: of several addresses
+ * that its name has, the others may be those of other servers.
  */
 
 ngx_uint_t
@@ -300,9 +320,9 @@ ngx_idempotency_redis_node_alias(ngx_idempotency_redis_node_t *node,
 {
     ngx_str_t  name;
 
-    if (alias->len == 0 || node->place.alias.len
-        || (alias->len == node->place.host.len
-            && ngx_strncmp(alias->data, node->place.host.data, alias->len)
+    if (alias->len == 0 || node->peer.host.alias.len
+        || (alias->len == node->peer.host.name.len
+            && ngx_strncmp(alias->data, node->peer.host.name.data, alias->len)
                == 0)
         || ngx_idempotency_redis_node_copy(node->pool, alias, &name)
            != NGX_OK)
@@ -310,7 +330,7 @@ ngx_idempotency_redis_node_alias(ngx_idempotency_redis_node_t *node,
         return;
     }
 
-    node->place.alias = name;
+    node->peer.host.alias = name;
 }
 
 
@@ -321,103 +341,7 @@ ngx_idempotency_redis_node_dial(ngx_idempotency_redis_node_t *node)
 
     for (i = 0; i < node->nconns; i++) {
         if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_OFF) {
-            ngx_idempotency_redis_dial(&node->conns[i]);
-        }
-    }
-}
-
-
-void
-ngx_idempotency_redis_node_login(ngx_idempotency_redis_node_t *node)
-{
-    ngx_uint_t                     i;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    for (i = 0; i < node->nconns; i++) {
-        conn = &node->conns[i];
-
-        if (node->counter == NULL
-            || (conn->state != NGX_IDEMPOTENCY_REDIS_LOGIN
-                && conn->state != NGX_IDEMPOTENCY_REDIS_READY))
-        {
-            continue;
-        }
-
-        if (conn->counter != node->counter) {
-            ngx_idempotency_redis_conn_retire(conn);
-        }
-    }
-}
-
-
-void
-ngx_idempotency_redis_node_move(ngx_idempotency_redis_node_t *node)
-{
-    ngx_uint_t                     i, steady;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    steady = 0;
-
-    for (i = 0; i < node->nconns; i++) {
-        conn = &node->conns[i];
-
-        if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
-            steady |= ngx_idempotency_redis_conn_is_steady(conn);
-        }
-
-        ngx_idempotency_redis_conn_close(conn);
-        ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
-
-        conn->refuses = 0;
-    }
-
-    if (node->ear) {
-        ngx_idempotency_redis_conn_close(&node->ear->conns[0]);
-        ngx_idempotency_redis_conn_drop(&node->ear->conns[0],
-                                        NGX_IDEMPOTENCY_REDIS_CONNECT);
-    }
-
-    if (!node->moving) {
-        node->moving = 1;
-        node->moved = ngx_current_msec;
-    }
-
-    node->left = 1;
-
-    conn = &node->conns[0];
-    node->seeker = conn;
-
-    if (steady) {
-        conn->failures = 0;
-        ngx_idempotency_redis_dial(conn);
-        return;
-    }
-
-    /* a server that accepts logins but no commands is retried with back-off */
-
-    conn->replica = 1;
-    ngx_idempotency_redis_conn_down(conn);
-}
-
-
-ngx_uint_t
-ngx_idempotency_redis_node_is_moving(ngx_idempotency_redis_node_t *node)
-{
-    return node->moving && node->seeker
-           && ngx_current_msec - node->moved < node->redis->timeout;
-}
-
-
-void
-ngx_idempotency_redis_node_log_out(ngx_idempotency_redis_node_t *node)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < node->nconns; i++) {
-        if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_LOGIN
-            || node->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY)
-        {
-            ngx_idempotency_redis_conn_retire(&node->conns[i]);
+            ngx_idempotency_redis_address_dial(&node->conns[i]);
         }
     }
 }
@@ -427,44 +351,23 @@ ngx_int_t
 ngx_idempotency_redis_node_send(ngx_idempotency_redis_node_t *node,
     ngx_idempotency_redis_cmd_t *cmd)
 {
-    ngx_int_t                      rc;
-    ngx_str_t                      bytes;
     ngx_idempotency_redis_conn_t  *conn;
 
     conn = ngx_idempotency_redis_node_pick(node);
-    if (conn == NULL) {
-        return NGX_ERROR;
-    }
 
-    if (cmd->begin) {
-        rc = ngx_idempotency_redis_pipe_push(conn, cmd->begin, cmd);
-
-    } else {
-
-        if (ngx_idempotency_redis_encode(cmd->args, cmd->nargs, &bytes)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        rc = ngx_idempotency_redis_pipe_push(conn, &bytes, cmd);
-
-        ngx_idempotency_redis_encode_free(&bytes);
-    }
-
-    if (rc != NGX_OK) {
+    if (conn == NULL || ngx_idempotency_redis_queue_push(conn, cmd) != NGX_OK) {
         return NGX_ERROR;
     }
 
     if (conn->state == NGX_IDEMPOTENCY_REDIS_OFF) {
-        ngx_idempotency_redis_dial(conn);
+        ngx_idempotency_redis_address_dial(conn);
     }
 
     return NGX_AGAIN;
 }
 
 
-/* in turn one that is ready, else one that may be in a moment */
+/* in turn one that is ready, else one that may be ready soon */
 
 static ngx_idempotency_redis_conn_t *
 ngx_idempotency_redis_node_pick(ngx_idempotency_redis_node_t *node)
@@ -505,53 +408,121 @@ ngx_idempotency_redis_node_pick(ngx_idempotency_redis_node_t *node)
 }
 
 
-ngx_uint_t
-ngx_idempotency_redis_node_is_up(ngx_idempotency_redis_node_t *node)
+static void
+ngx_idempotency_redis_node_on_ready(ngx_idempotency_redis_conn_t *conn)
 {
-    return ngx_idempotency_redis_node_ready(node) != NULL;
-}
+    ngx_idempotency_redis_node_t     *node;
+    ngx_idempotency_redis_counter_t  *counter;
 
+    node = conn->node;
 
-ngx_idempotency_redis_conn_t *
-ngx_idempotency_redis_node_ready(ngx_idempotency_redis_node_t *node)
-{
-    ngx_uint_t  i;
+    if (node->type->kind != NGX_IDEMPOTENCY_REDIS_KIND_SUBSCRIBER) {
+        ngx_idempotency_redis_address_found(node, conn);
 
-    for (i = 0; i < node->nconns; i++) {
-        if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY) {
-            return &node->conns[i];
+        if (!ngx_exiting) {
+            ngx_idempotency_redis_node_dial(node);
+            ngx_idempotency_redis_node_identify(node, &conn->login.info);
+        }
+
+        counter = conn->login.counter;
+
+        if (counter && counter->losses != counter->shard->known.losses) {
+            ngx_idempotency_redis_loss_tick(node->redis);
         }
     }
 
-    return NULL;
+    node->type->on_ready(node);
+}
+
+
+/* a subscriber follows its node, and may be connected to the server before */
+
+static void
+ngx_idempotency_redis_node_identify(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_info_t *info)
+{
+    ngx_idempotency_redis_node_t  *subscriber;
+
+    subscriber = node->subscriber;
+
+    if (subscriber && info->identified
+        && ngx_memcmp(node->run_id, info->identity.run_id,
+                      NGX_IDEMPOTENCY_REDIS_ID_LEN)
+           != 0)
+    {
+        ngx_idempotency_redis_conn_reset(&subscriber->conns[0]);
+    }
+
+    ngx_memcpy(node->run_id, info->identity.run_id,
+               NGX_IDEMPOTENCY_REDIS_ID_LEN);
+
+    if (subscriber && subscriber->type->is_wanted(subscriber)) {
+        ngx_idempotency_redis_node_dial(subscriber);
+    }
+}
+
+
+static void
+ngx_idempotency_redis_node_on_retired(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_node_t  *node;
+
+    node = conn->node;
+
+    if (node->seeker == conn) {
+        node->seeker = NULL;
+    }
+}
+
+
+void
+ngx_idempotency_redis_node_log_out(ngx_idempotency_redis_node_t *node,
+    ngx_uint_t all)
+{
+    ngx_idempotency_redis_conn_t  *conn;
+    ngx_uint_t                     i;
+
+    for (i = 0; i < node->nconns; i++) {
+        conn = &node->conns[i];
+
+        if ((conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN
+             || conn->state == NGX_IDEMPOTENCY_REDIS_READY)
+            && (all || (node->peer.counter
+                        && conn->login.counter != node->peer.counter)))
+        {
+            ngx_idempotency_redis_conn_retire(conn);
+        }
+    }
 }
 
 
 void
 ngx_idempotency_redis_node_leave(ngx_idempotency_redis_node_t *node)
 {
+    ngx_idempotency_redis_node_t  *subscriber;
     ngx_uint_t                     i;
-    ngx_idempotency_redis_conn_t  *conn;
 
-    ngx_idempotency_redis_hear_leave(node);
-    ngx_idempotency_redis_name_stop(node);
+    subscriber = node->subscriber;
+
+    if (subscriber) {
+        node->subscriber = NULL;
+
+        subscriber->type->on_leave(subscriber);
+        ngx_idempotency_redis_node_leave(subscriber);
+    }
+
+    ngx_idempotency_redis_address_stop(node);
 
     node->seeker = NULL;
 
     for (i = 0; i < node->nconns; i++) {
-        conn = &node->conns[i];
-
-        ngx_idempotency_redis_conn_close(conn);
-        ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
-
-        conn->refuses = 1;
-        ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_DOWN);
+        ngx_idempotency_redis_conn_end(&node->conns[i]);
     }
 
-    /* who had sent something is told from the event loop */
+    /* handlers of its commands are called from the event loop */
 
     ngx_queue_remove(&node->queue);
-    ngx_queue_insert_tail(&node->redis->gone, &node->queue);
+    ngx_queue_insert_tail(&node->redis->leaving, &node->queue);
 }
 
 
@@ -560,7 +531,7 @@ ngx_idempotency_redis_node_free(ngx_idempotency_redis_node_t *node)
 {
     ngx_uint_t  i;
 
-    ngx_idempotency_redis_name_free(node);
+    ngx_idempotency_redis_address_free(node);
 
     for (i = 0; node->conns && i < node->nconns; i++) {
         if (node->conns[i].node) {

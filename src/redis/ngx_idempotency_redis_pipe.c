@@ -1,20 +1,24 @@
 
 /*
- * Commands out, replies in: a FIFO on one socket, with a deadline for its
- * first.
+ * The socket of a connection: writes what is queued, reads replies, and finds
+ * the command of each.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_pipe.h"
 
 
-/* milliseconds: a timer that goes off so late says nothing about others */
-#define NGX_IDEMPOTENCY_REDIS_LATE     200
+/* bytes of one read */
+#define NGX_IDEMPOTENCY_REDIS_CHUNK      16384
 
 /* reads in one turn of the event loop */
-#define NGX_IDEMPOTENCY_REDIS_READS   64
+#define NGX_IDEMPOTENCY_REDIS_READS      64
+
+/* bytes of the longest reply */
+#define NGX_IDEMPOTENCY_REDIS_REPLY_MAX  (NGX_IDEMPOTENCY_REDIS_LARGEST + 65536)
 
 
+static void ngx_idempotency_redis_pipe_flush(ngx_event_t *ev);
 static void ngx_idempotency_redis_pipe_write_handler(ngx_event_t *wev);
 static void ngx_idempotency_redis_pipe_write(
     ngx_idempotency_redis_conn_t *conn);
@@ -23,115 +27,45 @@ static ngx_int_t ngx_idempotency_redis_pipe_read(
     ngx_idempotency_redis_conn_t *conn);
 static ngx_int_t ngx_idempotency_redis_pipe_reply(
     ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_reply_t *reply);
-static ngx_msec_int_t ngx_idempotency_redis_pipe_left(
-    ngx_idempotency_redis_conn_t *conn, ngx_msec_t more);
-static void ngx_idempotency_redis_pipe_closed(
-    ngx_idempotency_redis_conn_t *conn, ngx_err_t err);
-static void ngx_idempotency_redis_pipe_broken(
-    ngx_idempotency_redis_conn_t *conn, const char *what);
 
 
 ngx_int_t
-ngx_idempotency_redis_pipe_push(ngx_idempotency_redis_conn_t *conn,
-    ngx_str_t *bytes, ngx_idempotency_redis_cmd_t *cmd)
+ngx_idempotency_redis_pipe_init(ngx_idempotency_redis_conn_t *conn,
+    ngx_idempotency_redis_pipe_events_t *events)
 {
-    u_char                         *p;
-    ngx_str_t                      *args;
-    ngx_uint_t                      rest;
-    ngx_msec_t                      wait;
-    ngx_event_t                    *ev;
-    ngx_idempotency_redis_bytes_t  *out;
+    conn->pipe = events;
 
-    static u_char  asking[] = "*1" CRLF "$6" CRLF "ASKING" CRLF;
+    conn->flush.handler = ngx_idempotency_redis_pipe_flush;
+    conn->flush.data = &conn->dummy;
+    conn->flush.log = ngx_cycle->log;
 
-    out = &conn->out;
-    rest = cmd->begin ? cmd->nargs - cmd->nbegin : 0;
-    args = cmd->args + cmd->nbegin;
+    conn->in = ngx_alloc(NGX_IDEMPOTENCY_REDIS_CHUNK, ngx_cycle->log);
 
-    if (ngx_idempotency_redis_bytes_reserve(out, sizeof(asking) + bytes->len
-                     + ngx_idempotency_redis_encode_rest_len(args, rest))
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    p = out->last;
-
-    if (cmd->skip) {
-
-        /* it has a reply of its own, which is skipped */
-
-        p = ngx_cpymem(p, asking, sizeof(asking) - 1);
-    }
-
-    p = ngx_cpymem(p, bytes->data, bytes->len);
-    p = ngx_idempotency_redis_encode_rest(p, args, rest);
-
-    conn->appended += p - out->last;
-    out->last = p;
-
-    cmd->end = conn->appended;
-    cmd->sent = 0;
-    cmd->error = NGX_IDEMPOTENCY_REDIS_FINE;
-
-    wait = conn->redis->timeout;
-
-    if (cmd->until
-        && (ngx_msec_int_t) (cmd->until - ngx_current_msec)
-           < (ngx_msec_int_t) wait)
-    {
-        wait = cmd->until - ngx_current_msec;
-    }
-
-    cmd->pushed = ngx_current_msec;
-    cmd->deadline = ngx_current_msec + wait;
-
-    ngx_queue_insert_tail(&conn->commands, &cmd->queue);
-    conn->ncommands++;
-
-    if (cmd->wait && ngx_idempotency_redis_acks(conn->redis)) {
-        conn->unacked = 1;
-    }
-
-    /*
-     * the timer is not moved for each command, only for one that has less
-     * time than those before: it may go off earlier than needed, and then
-     * looks; it holds an exiting worker while somebody waits
-     */
-
-    ev = &conn->deadline;
-    ev->cancelable = (conn->node->kind != NGX_IDEMPOTENCY_REDIS_SERVER);
-
-    if (ev->timer_set
-        && (ngx_msec_int_t) (ev->timer.key - cmd->deadline) > 0)
-    {
-        /* ngx_event_add_timer() would keep one that is near */
-
-        ngx_del_timer(ev);
-    }
-
-    if (!ev->timer_set) {
-        ngx_add_timer(ev, wait);
-    }
-
-    if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
-        conn->peer.connection->idle = 0;
-
-        ngx_post_event(&conn->flush, &ngx_posted_events);
-    }
-
-    return NGX_OK;
+    return conn->in ? NGX_OK : NGX_ERROR;
 }
 
 
-/* a socket is there: from now on its events are those of the pipe */
-
 void
+ngx_idempotency_redis_pipe_free(ngx_idempotency_redis_conn_t *conn)
+{
+    if (conn->in) {
+        ngx_free(conn->in);
+    }
+}
+
+
+ngx_int_t
 ngx_idempotency_redis_pipe_open(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_connection_t  *c;
 
-    c = conn->peer.connection;
+    conn->reader = ngx_idempotency_redis_reader_create(
+                                             NGX_IDEMPOTENCY_REDIS_REPLY_MAX);
+    if (conn->reader == NULL) {
+        return NGX_ERROR;
+    }
+
+    c = conn->pc.connection;
 
     c->read->handler = ngx_idempotency_redis_pipe_read_handler;
     c->write->handler = ngx_idempotency_redis_pipe_write_handler;
@@ -140,10 +74,26 @@ ngx_idempotency_redis_pipe_open(ngx_idempotency_redis_conn_t *conn)
 
     ngx_post_event(c->read, &ngx_posted_events);
     ngx_post_event(&conn->flush, &ngx_posted_events);
+
+    return NGX_OK;
 }
 
 
 void
+ngx_idempotency_redis_pipe_close(ngx_idempotency_redis_conn_t *conn)
+{
+    if (conn->flush.posted) {
+        ngx_delete_posted_event(&conn->flush);
+    }
+
+    if (conn->reader) {
+        ngx_idempotency_redis_reader_free(conn->reader);
+        conn->reader = NULL;
+    }
+}
+
+
+static void
 ngx_idempotency_redis_pipe_flush(ngx_event_t *ev)
 {
     ngx_connection_t  *dummy;
@@ -170,22 +120,22 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
 {
     size_t                          len;
     ssize_t                         n;
+    ngx_uint_t                      acks;
+    ngx_idempotency_redis_bytes_t  *bytes;
     ngx_event_t                    *wev;
     ngx_connection_t               *c;
-    ngx_idempotency_redis_bytes_t  *bytes;
 
-    c = conn->peer.connection;
+    c = conn->pc.connection;
     wev = c->write;
 
     /* commands wait until the login is answered */
 
     bytes = (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) ? &conn->hello
                                                          : &conn->out;
+    acks = (bytes == &conn->out && ngx_idempotency_redis_acks(conn->redis));
 
-    if (bytes == &conn->out && ngx_idempotency_redis_acks(conn->redis)
-        && ngx_idempotency_redis_ack_batch(conn) != NGX_OK)
-    {
-        ngx_idempotency_redis_pipe_closed(conn, 0);
+    if (acks && ngx_idempotency_redis_ack_batch(conn) != NGX_OK) {
+        conn->pipe->on_closed(conn, 0);
         return;
     }
 
@@ -193,7 +143,7 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
 
         len = bytes->last - bytes->pos;
 
-        if (bytes == &conn->out && ngx_idempotency_redis_acks(conn->redis)) {
+        if (acks) {
             len = (size_t) ngx_min(len, conn->batch - conn->written);
 
             if (len == 0) {
@@ -204,7 +154,7 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
         n = c->send(c, bytes->pos, len);
 
         if (n == NGX_ERROR) {
-            ngx_idempotency_redis_pipe_closed(conn, 0);
+            conn->pipe->on_closed(conn, 0);
             return;
         }
 
@@ -224,7 +174,7 @@ ngx_idempotency_redis_pipe_write(ngx_idempotency_redis_conn_t *conn)
     }
 
     if (ngx_handle_write_event(wev, 0) != NGX_OK) {
-        ngx_idempotency_redis_pipe_closed(conn, 0);
+        conn->pipe->on_closed(conn, 0);
     }
 }
 
@@ -233,16 +183,16 @@ static void
 ngx_idempotency_redis_pipe_read_handler(ngx_event_t *rev)
 {
     ssize_t                        n;
+    ngx_idempotency_redis_conn_t  *conn;
     ngx_err_t                      err;
     ngx_uint_t                     reads;
     ngx_connection_t              *c;
-    ngx_idempotency_redis_conn_t  *conn;
 
     c = rev->data;
     conn = c->data;
 
     if (c->close) {
-        ngx_idempotency_redis_conn_retire(conn);
+        conn->pipe->on_retired(conn);
         return;
     }
 
@@ -252,7 +202,7 @@ ngx_idempotency_redis_pipe_read_handler(ngx_event_t *rev)
 
         if (reads++ == NGX_IDEMPOTENCY_REDIS_READS) {
 
-            /* others want their turn */
+            /* other events of this turn have to be handled, too */
 
             ngx_post_event(rev, &ngx_posted_next_events);
             break;
@@ -268,14 +218,14 @@ ngx_idempotency_redis_pipe_read_handler(ngx_event_t *rev)
 
         if (n == NGX_ERROR || n == 0) {
             err = n ? ngx_socket_errno : 0;
-            ngx_idempotency_redis_pipe_closed(conn, err);
+            conn->pipe->on_closed(conn, err);
             return;
         }
 
         if (ngx_idempotency_redis_reader_feed(conn->reader, conn->in, n)
             != NGX_OK)
         {
-            ngx_idempotency_redis_pipe_broken(conn, "no memory for a reply");
+            conn->pipe->on_broken(conn, "no memory for a reply");
             return;
         }
 
@@ -285,7 +235,7 @@ ngx_idempotency_redis_pipe_read_handler(ngx_event_t *rev)
     }
 
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        ngx_idempotency_redis_pipe_closed(conn, 0);
+        conn->pipe->on_closed(conn, 0);
     }
 }
 
@@ -310,7 +260,7 @@ ngx_idempotency_redis_pipe_read(ngx_idempotency_redis_conn_t *conn)
         }
 
         if (rc == NGX_ERROR) {
-            ngx_idempotency_redis_pipe_broken(conn,
+            conn->pipe->on_broken(conn,
                              ngx_idempotency_redis_reader_error(conn->reader));
             return NGX_DONE;
         }
@@ -320,9 +270,6 @@ ngx_idempotency_redis_pipe_read(ngx_idempotency_redis_conn_t *conn)
         rc = ngx_idempotency_redis_pipe_reply(conn, reply);
 
         if (rc == NGX_DONE) {
-
-            /* it is not ours any more */
-
             continue;
         }
 
@@ -333,36 +280,28 @@ ngx_idempotency_redis_pipe_read(ngx_idempotency_redis_conn_t *conn)
         }
 
         if (rc != NGX_OK) {
-            ngx_idempotency_redis_pipe_broken(conn,
-                                              "a reply that nobody asked for");
+            conn->pipe->on_broken(conn, "a reply that nobody asked for");
             return NGX_DONE;
         }
     }
 }
 
 
-/* NGX_OK, NGX_DONE if the reply was kept, NGX_ERROR if nobody wants it */
+/* NGX_OK, NGX_DONE if the reply is kept, NGX_ERROR if there is no command */
 
 static ngx_int_t
 ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     ngx_idempotency_redis_reply_t *reply)
 {
+    ngx_idempotency_redis_cmd_t  *cmd;
     ngx_str_t                     text;
     ngx_queue_t                  *q;
-    ngx_idempotency_redis_cmd_t  *cmd;
 
-    if (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN) {
-        ngx_idempotency_redis_login_reply(conn, reply);
-        return NGX_OK;
-    }
-
-    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_EAR) {
-        ngx_idempotency_redis_hear_reply(conn, reply);
-        return NGX_OK;
-    }
-
-    if (conn->node->kind == NGX_IDEMPOTENCY_REDIS_HEARD) {
-        return conn->redis->topology->reply(conn, NULL, reply);
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_LOGIN
+        || conn->peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_SUBSCRIBER
+        || conn->peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_SENTINEL_EVENTS)
+    {
+        return conn->pipe->on_reply(conn, NULL, reply);
     }
 
     if (ngx_queue_empty(&conn->commands)) {
@@ -379,8 +318,8 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         return NGX_ERROR;
     }
 
-    if (cmd->skip) {
-        cmd->skip = 0;
+    if (cmd->asking) {
+        cmd->asking = 0;
         return NGX_OK;
     }
 
@@ -389,23 +328,23 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
 
     if (conn->ncommands == 0) {
         conn->deadline.cancelable = 1;
-        conn->peer.connection->idle = 1;
+        conn->pc.connection->idle = 1;
     }
 
     cmd->sent = 1;
-    cmd->shard = conn->counter ? conn->counter->shard : NULL;
+    cmd->shard = conn->login.counter ? conn->login.counter->shard : NULL;
 
     if (cmd->wait && !cmd->tick && cmd->shard) {
         cmd->shard->used = 1;
     }
 
     if (cmd == &conn->ack || cmd == &conn->sync) {
-        ngx_idempotency_redis_ack_told(conn, cmd, reply);
+        ngx_idempotency_redis_ack_reply(conn, cmd, reply);
         return NGX_OK;
     }
 
     if (cmd == &conn->auth) {
-        ngx_idempotency_redis_secret_told(conn, reply);
+        cmd->handler(cmd, reply);
         return NGX_OK;
     }
 
@@ -417,11 +356,12 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
         cmd->refusal = ngx_idempotency_redis_refusal(&text);
     }
 
-    if (conn->redis->topology->reply(conn, cmd, reply) == NGX_OK) {
+    if (conn->pipe->on_reply(conn, cmd, reply) == NGX_OK) {
         return NGX_OK;
     }
 
-    if (cmd->wait && ngx_idempotency_redis_acks(conn->redis)
+    if (cmd->wait
+        && ngx_idempotency_redis_acks(conn->redis)
         && cmd->refusal == NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE)
     {
         ngx_idempotency_redis_ack_hold(conn, cmd, reply);
@@ -433,140 +373,4 @@ ngx_idempotency_redis_pipe_reply(ngx_idempotency_redis_conn_t *conn,
     }
 
     return NGX_OK;
-}
-
-
-void
-ngx_idempotency_redis_pipe_deadline(ngx_event_t *ev)
-{
-    ngx_msec_int_t                 left;
-    ngx_connection_t              *dummy;
-    ngx_idempotency_redis_conn_t  *conn;
-
-    dummy = ev->data;
-    conn = dummy->data;
-
-    if (ngx_queue_empty(&conn->commands)) {
-        return;
-    }
-
-    left = ngx_idempotency_redis_pipe_left(conn, 0);
-
-    if (left > 0) {
-        ngx_add_timer(ev, (ngx_msec_t) left);
-        return;
-    }
-
-    if (left < -NGX_IDEMPOTENCY_REDIS_LATE) {
-
-        /* this process was stopped or busy, the server had no time at all */
-
-        (void) ngx_idempotency_redis_pipe_left(conn, conn->redis->timeout);
-        ngx_add_timer(ev, conn->redis->timeout);
-        return;
-    }
-
-    ngx_idempotency_redis_report(conn,
-                                 NGX_IDEMPOTENCY_REDIS_SAID_TIMEOUT, 0,
-                                 "timed out, commands waiting: %ui",
-                                 conn->ncommands);
-
-    if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
-        ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
-        return;
-    }
-
-    /* nothing was sent: who waits need not, the connection may still come */
-
-    conn->refuses = 1;
-
-    ngx_idempotency_redis_conn_drop(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
-}
-
-
-/*
- * The time left to who has the least: usually the first, but not where one is
- * asked again.  Who has none is given "more", if there is any to give.
- */
-
-static ngx_msec_int_t
-ngx_idempotency_redis_pipe_left(ngx_idempotency_redis_conn_t *conn,
-    ngx_msec_t more)
-{
-    ngx_queue_t                  *q;
-    ngx_msec_int_t                left, least;
-    ngx_idempotency_redis_cmd_t  *cmd;
-
-    least = NGX_MAX_INT32_VALUE;
-
-    for (q = ngx_queue_head(&conn->commands);
-         q != ngx_queue_sentinel(&conn->commands);
-         q = ngx_queue_next(q))
-    {
-        cmd = ngx_queue_data(q, ngx_idempotency_redis_cmd_t, queue);
-
-        left = (ngx_msec_int_t) (cmd->deadline - ngx_current_msec);
-
-        if (left <= 0 && more) {
-            cmd->deadline = ngx_current_msec + more;
-        }
-
-        least = ngx_min(least, left);
-    }
-
-    return least;
-}
-
-
-static void
-ngx_idempotency_redis_pipe_closed(ngx_idempotency_redis_conn_t *conn,
-    ngx_err_t err)
-{
-    if (conn->state != NGX_IDEMPOTENCY_REDIS_READY) {
-        ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_CLOSED, err,
-                                     "closed the connection at login");
-        ngx_idempotency_redis_login_closed(conn);
-        return;
-    }
-
-    if (conn->ncommands) {
-        ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_LOST, err,
-                                     "closed the connection, commands "
-                                     "lost: %ui", conn->ncommands);
-
-    } else if (conn->node->kind != NGX_IDEMPOTENCY_REDIS_EAR
-               && !ngx_idempotency_redis_conn_is_steady(conn))
-    {
-        ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_LOST, err,
-                                     "closed a connection as soon as it was "
-                                     "made, requests are refused until the "
-                                     "next one is up");
-
-    } else {
-        ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, err,
-                      "idempotency store \"%V\" closed an idle connection, "
-                      "node \"%V\"", &conn->redis->name, conn->peer.name);
-    }
-
-    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_CONNECT);
-}
-
-
-static void
-ngx_idempotency_redis_pipe_broken(ngx_idempotency_redis_conn_t *conn,
-    const char *what)
-{
-    ngx_idempotency_redis_report(conn,
-                                 NGX_IDEMPOTENCY_REDIS_SAID_PROTOCOL, 0,
-                                 "broke the protocol: %s", what);
-
-    if (conn->state != NGX_IDEMPOTENCY_REDIS_READY) {
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
-    }
-
-    ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_PROTOCOL);
 }

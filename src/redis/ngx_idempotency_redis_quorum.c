@@ -2,56 +2,42 @@
 /*
  * Which sentinel is believed.
  *
- * A failover has a number, its epoch, which only grows.  A higher one than
- * that of the master we follow is news, whoever has it.  A sentinel that was
- * away, or was restored from an old file, names an old master with a lower
- * one, and so may the first that answers when nothing is known yet: these are
- * believed if most of the sentinels of the target say the same, or most of all
- * that are known.
+ * A failover has a number, its epoch, which only grows.  A sentinel with a
+ * higher epoch than that of the current master is believed at once.  A
+ * sentinel that was down, or was restored from an old file, names an old
+ * master with a lower epoch, and so may the first that answers after the
+ * start: these are believed if a majority of the configured sentinels, or of
+ * all that are known, agrees.
  *
- * What is followed is shared by all workers and outlives a reload.
+ * The current master is shared by all workers and survives a reload.
  */
 
 
 #include "ngx_idempotency_redis_sentinel.h"
 
 
-static ngx_uint_t ngx_idempotency_redis_quorum_majority(
-    ngx_idempotency_redis_sentinel_t *sentinel);
-static ngx_uint_t ngx_idempotency_redis_quorum_agree(
-    ngx_idempotency_redis_sentinel_t *a, ngx_idempotency_redis_sentinel_t *b);
 static ngx_uint_t ngx_idempotency_redis_quorum_is_gone(
     ngx_idempotency_redis_watch_t *watch, int64_t epoch);
+static ngx_uint_t ngx_idempotency_redis_quorum_majority(
+     ngx_idempotency_redis_sentinel_t *sentinel);
+static ngx_uint_t ngx_idempotency_redis_quorum_agree(
+    ngx_idempotency_redis_sentinel_t *a, ngx_idempotency_redis_sentinel_t *b);
 
-
-/* names and values by turns */
 
 void
-ngx_idempotency_redis_quorum_when(ngx_idempotency_redis_sentinel_t *sentinel,
+ngx_idempotency_redis_quorum_epoch(ngx_idempotency_redis_sentinel_t *sentinel,
     ngx_idempotency_redis_reply_t *reply)
 {
-    ngx_str_t   name, value;
-    ngx_uint_t  i;
+    ngx_str_t  epoch;
 
-    for (i = 0; i + 1 < ngx_idempotency_redis_reply_elements(reply); i += 2) {
+    ngx_idempotency_redis_reply_value(reply, "config-epoch", &epoch);
 
-        ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, i), &name);
-
-        if (name.len == sizeof("config-epoch") - 1
-            && ngx_strncmp(name.data, "config-epoch", name.len) == 0)
-        {
-            ngx_idempotency_redis_reply_string(
-                 ngx_idempotency_redis_reply_element(reply, i + 1), &value);
-
-            sentinel->epoch = ngx_max(ngx_atoi(value.data, value.len), 0);
-        }
-    }
+    sentinel->epoch = ngx_max(ngx_atoi(epoch.data, epoch.len), 0);
 }
 
 
 ngx_int_t
-ngx_idempotency_redis_quorum_where(ngx_idempotency_redis_sentinel_t *sentinel,
+ngx_idempotency_redis_quorum_address(ngx_idempotency_redis_sentinel_t *sentinel,
     ngx_idempotency_redis_reply_t *reply)
 {
     ngx_int_t  port;
@@ -61,10 +47,8 @@ ngx_idempotency_redis_quorum_where(ngx_idempotency_redis_sentinel_t *sentinel,
         return NGX_DECLINED;
     }
 
-    ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, 0), &host);
-    ngx_idempotency_redis_reply_string(
-                     ngx_idempotency_redis_reply_element(reply, 1), &text);
+    ngx_idempotency_redis_reply_text(reply, 0, &host);
+    ngx_idempotency_redis_reply_text(reply, 1, &text);
 
     port = ngx_atoi(text.data, text.len);
 
@@ -88,15 +72,13 @@ ngx_idempotency_redis_quorum_believes(
 {
     int64_t                          epoch;
     ngx_uint_t                       none, same;
-    ngx_slab_pool_t                 *shpool;
     ngx_idempotency_redis_t         *redis;
     ngx_idempotency_redis_shared_t  *shared;
 
     redis = sentinel->redis;
     shared = redis->zone->data;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
     none = (shared->followed == 0);
     epoch = shared->epoch;
@@ -106,7 +88,7 @@ ngx_idempotency_redis_quorum_believes(
                           sentinel->host.len)
                == 0);
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     if (none) {
         return ngx_idempotency_redis_quorum_majority(sentinel);
@@ -118,19 +100,21 @@ ngx_idempotency_redis_quorum_believes(
 
     if (sentinel->epoch == epoch) {
 
-        /* no failover: they were told of another master */
+        /* no failover: the sentinels were reconfigured */
 
         return ngx_idempotency_redis_quorum_majority(sentinel);
     }
 
-    /* they were set up anew, or most have not heard of the failover yet */
+    /*
+     * the sentinels were set up anew, or most do not know of the failover yet
+     */
 
     return all && ngx_idempotency_redis_quorum_is_gone(redis->map, epoch)
            && ngx_idempotency_redis_quorum_majority(sentinel);
 }
 
 
-/* nobody knows of that failover, and its master is not there */
+/* no sentinel knows of that failover, and its master is down */
 
 static ngx_uint_t
 ngx_idempotency_redis_quorum_is_gone(ngx_idempotency_redis_watch_t *watch,
@@ -142,7 +126,7 @@ ngx_idempotency_redis_quorum_is_gone(ngx_idempotency_redis_watch_t *watch,
     for (i = 0; i < watch->most; i++) {
         sentinel = &watch->sentinels[i];
 
-        if (sentinel->asked && sentinel->host.len && sentinel->epoch >= epoch)
+        if (sentinel->node && sentinel->host.len && sentinel->epoch >= epoch)
         {
             return 0;
         }
@@ -170,7 +154,7 @@ ngx_idempotency_redis_quorum_majority(
     for (i = 0; i < watch->most; i++) {
         other = &watch->sentinels[i];
 
-        if (other->asked == NULL) {
+        if (other->node == NULL) {
             continue;
         }
 
@@ -200,24 +184,22 @@ void
 ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
     ngx_str_t *host, in_port_t port, int64_t epoch)
 {
-    ngx_slab_pool_t                 *shpool;
     ngx_idempotency_redis_watch_t   *watch;
     ngx_idempotency_redis_shared_t  *shared;
 
     watch = redis->map;
     shared = redis->zone->data;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
     watch->doubted = 0;
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
     if (shared->followed && shared->followed != watch->followed
         && shared->epoch > epoch)
     {
-        /* another worker knows more since this one has asked */
+        /* another worker has learnt of a later failover meanwhile */
 
-        ngx_shmtx_unlock(&shpool->mutex);
+        ngx_idempotency_redis_unlock(redis);
         return;
     }
 
@@ -236,7 +218,7 @@ ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
     shared->epoch = epoch;
     watch->followed = shared->followed;
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 }
 
 
@@ -244,19 +226,17 @@ ngx_int_t
 ngx_idempotency_redis_quorum_followed(ngx_idempotency_redis_t *redis,
     u_char *text, ngx_str_t *host, in_port_t *port)
 {
-    ngx_slab_pool_t                 *shpool;
     ngx_idempotency_redis_watch_t   *watch;
     ngx_idempotency_redis_shared_t  *shared;
 
     watch = redis->map;
     shared = redis->zone->data;
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
 
     if (shared->followed == watch->followed) {
         return NGX_DECLINED;
     }
 
-    ngx_shmtx_lock(&shpool->mutex);
+    ngx_idempotency_redis_lock(redis);
 
     ngx_memcpy(text, shared->master, shared->master_len);
 
@@ -266,14 +246,14 @@ ngx_idempotency_redis_quorum_followed(ngx_idempotency_redis_t *redis,
 
     watch->followed = shared->followed;
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     return NGX_OK;
 }
 
 
 void
-ngx_idempotency_redis_quorum_doubt(ngx_idempotency_redis_t *redis)
+ngx_idempotency_redis_quorum_warn(ngx_idempotency_redis_t *redis)
 {
     ngx_uint_t                         i, own;
     ngx_idempotency_redis_watch_t     *watch;
@@ -289,7 +269,7 @@ ngx_idempotency_redis_quorum_doubt(ngx_idempotency_redis_t *redis)
     for (i = 0; i < watch->most; i++) {
         sentinel = &watch->sentinels[i];
 
-        if (sentinel->asked == NULL || sentinel->host.len == 0) {
+        if (sentinel->node == NULL || sentinel->host.len == 0) {
             continue;
         }
 
@@ -310,7 +290,7 @@ ngx_idempotency_redis_quorum_doubt(ngx_idempotency_redis_t *redis)
                   "idempotency store \"%V\": the sentinel \"%V\" names \"%V\" "
                   "with the epoch %L after %L, and no majority of the %ui "
                   "sentinels in the target agrees, of which %ui answered: it "
-                  "is not believed", &redis->name, &best->asked->name,
+                  "is not believed", &redis->name, &best->node->peer.name,
                   &best->host, best->epoch,
                   shared->followed ? shared->epoch : -1, watch->n, own);
 }

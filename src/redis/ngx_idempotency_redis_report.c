@@ -1,11 +1,11 @@
 
 /*
- * What the error log is told about a server: each kind of failure once in an
+ * Lines about a node in the error log: one for each kind of failure in an
  * outage.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_conn.h"
 
 
 void
@@ -15,35 +15,36 @@ ngx_idempotency_redis_report(ngx_idempotency_redis_conn_t *conn,
     u_char   *p, buf[NGX_MAX_CONF_ERRSTR];
     va_list   args;
 
-    if (conn->node->said & kind) {
+    if (conn->peer->reported & kind) {
         return;
     }
 
-    conn->node->said |= kind;
+    conn->peer->reported |= kind;
 
     va_start(args, fmt);
     p = ngx_vslprintf(buf, buf + sizeof(buf), fmt, args);
     va_end(args);
 
-    ngx_log_error(ngx_idempotency_redis_report_level(conn->node, NGX_LOG_ERR),
+    ngx_log_error(ngx_idempotency_redis_report_level(conn->peer, NGX_LOG_ERR),
                   ngx_cycle->log, err,
                   "idempotency store \"%V\" %*s, node \"%V\"",
-                  &conn->redis->name, p - buf, buf, conn->peer.name);
+                  &conn->redis->name, p - buf, buf, conn->pc.name);
 }
 
 
-/* the outage of an ear is that of its server, which is reported as such */
+/* the outage of a subscriber is that of its node, which is reported itself */
 
 ngx_uint_t
-ngx_idempotency_redis_report_level(ngx_idempotency_redis_node_t *node,
+ngx_idempotency_redis_report_level(ngx_idempotency_redis_peer_t *peer,
     ngx_uint_t level)
 {
-    return node->kind == NGX_IDEMPOTENCY_REDIS_EAR ? NGX_LOG_INFO : level;
+    return peer->kind == NGX_IDEMPOTENCY_REDIS_KIND_SUBSCRIBER ? NGX_LOG_INFO
+                                                          : level;
 }
 
 
 void
-ngx_idempotency_redis_hush(ngx_idempotency_redis_conn_t *conn,
+ngx_idempotency_redis_report_hush(ngx_idempotency_redis_conn_t *conn,
     ngx_uint_t hush)
 {
     ngx_uint_t  level;
@@ -59,7 +60,7 @@ ngx_idempotency_redis_hush(ngx_idempotency_redis_conn_t *conn,
 
 
 u_char *
-ngx_idempotency_redis_log(ngx_log_t *log, u_char *buf, size_t len)
+ngx_idempotency_redis_report_log(ngx_log_t *log, u_char *buf, size_t len)
 {
     u_char                        *p;
     ngx_idempotency_redis_conn_t  *conn;
@@ -69,7 +70,7 @@ ngx_idempotency_redis_log(ngx_log_t *log, u_char *buf, size_t len)
     p = ngx_snprintf(buf, len,
                      " while %s idempotency store \"%V\", node \"%V\"",
                      log->action ? log->action : "leaving",
-                     &conn->redis->name, conn->peer.name);
+                     &conn->redis->name, conn->pc.name);
 
     return p;
 }

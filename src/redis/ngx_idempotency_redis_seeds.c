@@ -9,30 +9,30 @@
 #include "ngx_idempotency_redis_map.h"
 
 
-/* addresses of one name, and milliseconds until it is looked up again */
+/* addresses of one name at most, and milliseconds until it is resolved again */
 #define NGX_IDEMPOTENCY_REDIS_SEEDS  64
 #define NGX_IDEMPOTENCY_REDIS_SEED   1000
 
 
 typedef struct {
-    ngx_idempotency_redis_t        *redis;
-    ngx_idempotency_redis_place_t  *place;
-    ngx_resolver_ctx_t             *resolving;
-    ngx_msec_t                      asked;
-    unsigned                        again:1;    /* than at the start */
-    unsigned                        resolved:1; /* since then */
-    unsigned                        said:1;
+    ngx_idempotency_redis_t            *redis;
+    ngx_idempotency_redis_host_t       *host;
+    ngx_resolver_ctx_t                 *resolving;
+    ngx_msec_t                          asked;
+    unsigned                            again:1;     /* dialed before */
+    unsigned                            resolved:1;  /* by the resolver */
+    unsigned                            warned:1;
 } ngx_idempotency_redis_seed_t;
 
 
 struct ngx_idempotency_redis_seeds_s {
-    ngx_uint_t                      n;
-    ngx_idempotency_redis_seed_t    seeds[1];
+    ngx_uint_t                          n;
+    ngx_idempotency_redis_seed_t        seeds[1];
 };
 
 
 static ngx_int_t ngx_idempotency_redis_seeds_node(
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_place_t *place,
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_host_t *host,
     struct sockaddr *sockaddr, socklen_t socklen);
 static ngx_uint_t ngx_idempotency_redis_seeds_resolve(
     ngx_idempotency_redis_seed_t *seed);
@@ -45,23 +45,23 @@ ngx_idempotency_redis_seeds_t *
 ngx_idempotency_redis_seeds_start(ngx_idempotency_redis_t *redis)
 {
     ngx_uint_t                      i;
-    ngx_idempotency_redis_place_t  *place;
+    ngx_idempotency_redis_host_t   *host;
     ngx_idempotency_redis_seeds_t  *seeds;
 
     seeds = ngx_calloc(sizeof(ngx_idempotency_redis_seeds_t)
-                       + redis->places.nelts
+                       + redis->hosts.nelts
                          * sizeof(ngx_idempotency_redis_seed_t),
                        ngx_cycle->log);
     if (seeds == NULL) {
         return NULL;
     }
 
-    place = redis->places.elts;
-    seeds->n = redis->places.nelts;
+    host = redis->hosts.elts;
+    seeds->n = redis->hosts.nelts;
 
     for (i = 0; i < seeds->n; i++) {
         seeds->seeds[i].redis = redis;
-        seeds->seeds[i].place = &place[i];
+        seeds->seeds[i].host = &host[i];
     }
 
     return seeds;
@@ -90,25 +90,25 @@ ngx_idempotency_redis_seeds_stop(ngx_idempotency_redis_seeds_t *seeds)
 ngx_int_t
 ngx_idempotency_redis_seeds_dial(ngx_idempotency_redis_seeds_t *seeds)
 {
-    ngx_uint_t                      i, n;
-    ngx_addr_t                     *addr;
-    ngx_idempotency_redis_seed_t   *seed;
-    ngx_idempotency_redis_place_t  *place;
+    ngx_uint_t                     i, n;
+    ngx_addr_t                    *addr;
+    ngx_idempotency_redis_seed_t  *seed;
+    ngx_idempotency_redis_host_t  *host;
 
     for (i = 0; i < seeds->n; i++) {
         seed = &seeds->seeds[i];
-        place = seed->place;
+        host = seed->host;
 
         if (ngx_idempotency_redis_seeds_resolve(seed)) {
             continue;
         }
 
-        for (n = 0; n < ngx_min(place->naddrs, NGX_IDEMPOTENCY_REDIS_SEEDS);
+        for (n = 0; n < ngx_min(host->naddrs, NGX_IDEMPOTENCY_REDIS_SEEDS);
              n++)
         {
-            addr = &place->addrs[n];
+            addr = &host->addrs[n];
 
-            if (ngx_idempotency_redis_seeds_node(seed->redis, place,
+            if (ngx_idempotency_redis_seeds_node(seed->redis, host,
                                                  addr->sockaddr,
                                                  addr->socklen)
                 != NGX_OK)
@@ -124,18 +124,21 @@ ngx_idempotency_redis_seeds_dial(ngx_idempotency_redis_seeds_t *seeds)
 
 static ngx_int_t
 ngx_idempotency_redis_seeds_node(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_place_t *place, struct sockaddr *sockaddr,
+    ngx_idempotency_redis_host_t *host, struct sockaddr *sockaddr,
     socklen_t socklen)
 {
-    u_char                            text[NGX_SOCKADDR_STRLEN];
-    ngx_addr_t                        addr;
-    ngx_queue_t                      *q;
-    ngx_idempotency_redis_node_t     *node;
-    ngx_idempotency_redis_place_t     one;
-    ngx_idempotency_redis_address_t   at;
+    u_char                           text[NGX_SOCKADDR_STRLEN];
+    ngx_addr_t                       addr;
+    ngx_queue_t                     *q;
+    ngx_idempotency_redis_node_t    *node;
+    ngx_idempotency_redis_map_t     *map;
+    ngx_idempotency_redis_host_t     one;
+    ngx_idempotency_redis_address_t  at;
 
-    ngx_idempotency_redis_name_copy(&at, sockaddr, socklen);
-    ngx_inet_set_port(&at.sockaddr.sockaddr, place->port);
+    map = redis->map;
+
+    ngx_idempotency_redis_address_copy(&at, sockaddr, socklen);
+    ngx_inet_set_port(&at.sockaddr.sockaddr, host->port);
 
     at.name.len = ngx_sock_ntop(&at.sockaddr.sockaddr, at.socklen, at.text,
                                 NGX_SOCKADDR_STRLEN, 1);
@@ -155,21 +158,20 @@ ngx_idempotency_redis_seeds_node(ngx_idempotency_redis_t *redis,
         }
     }
 
-    ngx_memzero(&one, sizeof(ngx_idempotency_redis_place_t));
+    ngx_memzero(&one, sizeof(ngx_idempotency_redis_host_t));
 
-    one.host.data = text;
-    one.host.len = ngx_sock_ntop(addr.sockaddr, addr.socklen, text,
+    one.name.data = text;
+    one.name.len = ngx_sock_ntop(addr.sockaddr, addr.socklen, text,
                                  NGX_SOCKADDR_STRLEN, 0);
-    one.port = place->port;
+    one.port = host->port;
     one.addrs = &addr;
     one.naddrs = 1;
 
-    if (place->named) {
-        one.seed = place->host;
+    if (host->named) {
+        one.seed = host->name;
     }
 
-    node = ngx_idempotency_redis_node_create(redis, &one,
-                                             NGX_IDEMPOTENCY_REDIS_SERVER);
+    node = ngx_idempotency_redis_node_create(redis, &one, map->type);
     if (node == NULL) {
         return NGX_ERROR;
     }
@@ -184,7 +186,7 @@ found:
 }
 
 
-/* what the configuration knew is not needed: the name is, or was, resolved */
+/* 0: the addresses of the configuration have to be used */
 
 static ngx_uint_t
 ngx_idempotency_redis_seeds_resolve(ngx_idempotency_redis_seed_t *seed)
@@ -197,20 +199,20 @@ ngx_idempotency_redis_seeds_resolve(ngx_idempotency_redis_seed_t *seed)
     first = !seed->again;
     seed->again = 1;
 
-    if (first || !seed->place->named) {
+    if (first || !seed->host->named) {
         return 0;
     }
 
     if (redis->resolver == NULL) {
 
-        if (!seed->said) {
-            seed->said = 1;
+        if (!seed->warned) {
+            seed->warned = 1;
 
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "idempotency store \"%V\" connects to \"%V\" "
                           "by the addresses known at start, set "
                           "\"resolver\" to have it resolved again",
-                          &redis->name, &seed->place->host);
+                          &redis->name, &seed->host->name);
         }
 
         return 0;
@@ -229,11 +231,11 @@ ngx_idempotency_redis_seeds_resolve(ngx_idempotency_redis_seed_t *seed)
         return seed->resolved;
     }
 
-    ctx->name = seed->place->host;
+    ctx->name = seed->host->name;
     ctx->handler = ngx_idempotency_redis_seeds_resolved;
     ctx->data = seed;
     ctx->cancelable = 1;
-    ctx->timeout = ngx_idempotency_redis_name_timeout(redis);
+    ctx->timeout = ngx_idempotency_redis_address_timeout(redis);
 
     seed->asked = ngx_current_msec;
     seed->resolving = ctx;
@@ -257,8 +259,8 @@ ngx_idempotency_redis_seeds_resolved(ngx_resolver_ctx_t *ctx)
 
     if (ctx->state || ctx->naddrs == 0) {
 
-        if (!seed->said) {
-            seed->said = 1;
+        if (!seed->warned) {
+            seed->warned = 1;
 
             ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                           "idempotency store \"%V\" has a host \"%V\" that "
@@ -272,13 +274,13 @@ ngx_idempotency_redis_seeds_resolved(ngx_resolver_ctx_t *ctx)
         return;
     }
 
-    seed->said = 0;
+    seed->warned = 0;
     seed->resolved = 1;
 
     ngx_idempotency_redis_seeds_clean(seed, ctx);
 
     for (i = 0; i < ngx_min(ctx->naddrs, NGX_IDEMPOTENCY_REDIS_SEEDS); i++) {
-        (void) ngx_idempotency_redis_seeds_node(seed->redis, seed->place,
+        (void) ngx_idempotency_redis_seeds_node(seed->redis, seed->host,
                                                 ctx->addrs[i].sockaddr,
                                                 ctx->addrs[i].socklen);
     }
@@ -287,18 +289,18 @@ ngx_idempotency_redis_seeds_resolved(ngx_resolver_ctx_t *ctx)
 }
 
 
-/* forgets who cannot be reached, has nothing, and has lost the name */
+/* lets nodes go that are down, have no slots, and have lost the name */
 
 static void
 ngx_idempotency_redis_seeds_clean(ngx_idempotency_redis_seed_t *seed,
     ngx_resolver_ctx_t *ctx)
 {
-    ngx_uint_t                      i, n;
-    ngx_queue_t                    *q, *next;
-    ngx_idempotency_redis_node_t   *node;
-    ngx_idempotency_redis_place_t  *place;
+    ngx_uint_t                     i, n;
+    ngx_queue_t                   *q, *next;
+    ngx_idempotency_redis_node_t  *node;
+    ngx_idempotency_redis_host_t  *host;
 
-    place = seed->place;
+    host = seed->host;
 
     for (q = ngx_queue_head(&seed->redis->nodes);
          q != ngx_queue_sentinel(&seed->redis->nodes);
@@ -308,10 +310,10 @@ ngx_idempotency_redis_seeds_clean(ngx_idempotency_redis_seed_t *seed,
         node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
 
         if (node->master || ngx_idempotency_redis_node_is_up(node)
-            || node->place.port != place->port
-            || node->place.seed.len != place->host.len
-            || ngx_strncmp(node->place.seed.data, place->host.data,
-                           place->host.len)
+            || node->peer.host.port != host->port
+            || node->peer.host.seed.len != host->name.len
+            || ngx_strncmp(node->peer.host.seed.data, host->name.data,
+                           host->name.len)
                != 0)
         {
             continue;

@@ -1,15 +1,14 @@
 
 /*
- * A master that sentinels watch: who it is, and when that changes.
+ * A master that sentinels watch.
  *
- * All sentinels are asked, by a poll and whenever something looks wrong, and
- * all are listened to.  What they say is a hint, see quorum: a server counts
- * as the master when it says so itself, see login.
+ * All sentinels are asked where it is, periodically and whenever a connection
+ * to it is lost, and their events are subscribed to.  What they say is judged
+ * by quorum, and the server itself has to say that it is a master, see login.
  */
 
 
 #include "ngx_idempotency_redis_sentinel.h"
-#include "ngx_idempotency_redis_route.h"
 
 
 /* milliseconds between two rounds: with a master, and without */
@@ -23,25 +22,28 @@ static void ngx_idempotency_redis_sentinel_stop(
     ngx_idempotency_redis_t *redis);
 static ngx_idempotency_redis_node_t *ngx_idempotency_redis_sentinel_pick(
     ngx_idempotency_redis_t *redis, ngx_str_t *key, ngx_uint_t *hope);
-static ngx_int_t ngx_idempotency_redis_sentinel_reply(
-    ngx_idempotency_redis_conn_t *conn, ngx_idempotency_redis_cmd_t *cmd,
+static ngx_int_t ngx_idempotency_redis_sentinel_master_reply(
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply);
-static void ngx_idempotency_redis_sentinel_heard(
-    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_sentinel_master_ready(
+    ngx_idempotency_redis_node_t *node);
+static void ngx_idempotency_redis_sentinel_master_lost(
+    ngx_idempotency_redis_node_t *node);
+static ngx_int_t ngx_idempotency_redis_sentinel_event(
+    ngx_idempotency_redis_node_t *node, ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_sentinel_ready(
     ngx_idempotency_redis_node_t *node);
-static void ngx_idempotency_redis_sentinel_lost(
-    ngx_idempotency_redis_node_t *node);
-static void ngx_idempotency_redis_sentinel_timer(ngx_event_t *ev);
 static void ngx_idempotency_redis_sentinel_soon(
     ngx_idempotency_redis_t *redis);
+static void ngx_idempotency_redis_sentinel_timer(ngx_event_t *ev);
 static void ngx_idempotency_redis_sentinel_round(
     ngx_idempotency_redis_t *redis);
-static void ngx_idempotency_redis_sentinel_where(
+static void ngx_idempotency_redis_sentinel_epoch(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
-static void ngx_idempotency_redis_sentinel_when(
+static void ngx_idempotency_redis_sentinel_address(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
-static void ngx_idempotency_redis_sentinel_over(
+static void ngx_idempotency_redis_sentinel_round_over(
     ngx_idempotency_redis_t *redis);
 static void ngx_idempotency_redis_sentinel_adopt(
     ngx_idempotency_redis_sentinel_t *sentinel);
@@ -51,17 +53,54 @@ static void ngx_idempotency_redis_sentinel_master(
     ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);
 
 
+static ngx_idempotency_redis_node_type_t
+    ngx_idempotency_redis_sentinel_master_node = {
+    NGX_IDEMPOTENCY_REDIS_KIND_DATA,
+    ngx_idempotency_redis_sentinel_master_reply,
+    ngx_idempotency_redis_sentinel_master_ready,
+    ngx_idempotency_redis_sentinel_master_lost,
+    NULL,
+    NULL,
+    NULL,
+    1,
+    1
+};
+
+
+static ngx_idempotency_redis_node_type_t
+    ngx_idempotency_redis_sentinel_node = {
+    NGX_IDEMPOTENCY_REDIS_KIND_SENTINEL,
+    NULL,
+    ngx_idempotency_redis_sentinel_ready,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    0,
+    0
+};
+
+
+static ngx_idempotency_redis_node_type_t
+    ngx_idempotency_redis_sentinel_events = {
+    NGX_IDEMPOTENCY_REDIS_KIND_SENTINEL_EVENTS,
+    ngx_idempotency_redis_sentinel_event,
+    ngx_idempotency_redis_sentinel_ready,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    0,
+    0
+};
+
+
 ngx_idempotency_redis_topology_t  ngx_idempotency_redis_sentinel = {
     ngx_idempotency_redis_sentinel_start,
     ngx_idempotency_redis_sentinel_stop,
     ngx_idempotency_redis_sentinel_pick,
-    ngx_idempotency_redis_sentinel_reply,
-    ngx_idempotency_redis_sentinel_ready,
-    ngx_idempotency_redis_sentinel_lost,
     NULL,
     NULL,
-    1,
-    1,
     0
 };
 
@@ -72,13 +111,13 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
     ngx_uint_t                         i;
     ngx_event_t                       *ev;
     ngx_idempotency_redis_watch_t     *watch;
-    ngx_idempotency_redis_place_t     *place;
+    ngx_idempotency_redis_host_t      *host;
     ngx_idempotency_redis_sentinel_t  *sentinel;
 
-    place = redis->places.elts;
+    host = redis->hosts.elts;
 
     watch = ngx_calloc(sizeof(ngx_idempotency_redis_watch_t)
-                       + (redis->places.nelts + NGX_IDEMPOTENCY_REDIS_FOUND)
+                       + (redis->hosts.nelts + NGX_IDEMPOTENCY_REDIS_FOUND)
                          * sizeof(ngx_idempotency_redis_sentinel_t),
                        ngx_cycle->log);
     if (watch == NULL) {
@@ -88,24 +127,26 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
     redis->map = watch;
 
     watch->sentinels = (ngx_idempotency_redis_sentinel_t *) (watch + 1);
-    watch->n = redis->places.nelts;
+    watch->n = redis->hosts.nelts;
     watch->most = watch->n + NGX_IDEMPOTENCY_REDIS_FOUND;
     watch->searched = ngx_current_msec;
+    watch->node_type = &ngx_idempotency_redis_sentinel_node;
+    watch->events_type = &ngx_idempotency_redis_sentinel_events;
 
-    ngx_str_set(&watch->where[0], "SENTINEL");
-    ngx_str_set(&watch->where[1], "GET-MASTER-ADDR-BY-NAME");
-    watch->where[2] = redis->master;
+    ngx_str_set(&watch->get_address[0], "SENTINEL");
+    ngx_str_set(&watch->get_address[1], "GET-MASTER-ADDR-BY-NAME");
+    watch->get_address[2] = redis->master;
 
-    ngx_str_set(&watch->when[0], "SENTINEL");
-    ngx_str_set(&watch->when[1], "MASTER");
-    watch->when[2] = redis->master;
+    ngx_str_set(&watch->get_epoch[0], "SENTINEL");
+    ngx_str_set(&watch->get_epoch[1], "MASTER");
+    watch->get_epoch[2] = redis->master;
 
-    ngx_str_set(&watch->who[0], "SENTINEL");
-    ngx_str_set(&watch->who[1], "MYID");
+    ngx_str_set(&watch->get_id[0], "SENTINEL");
+    ngx_str_set(&watch->get_id[1], "MYID");
 
-    ngx_str_set(&watch->others[0], "SENTINEL");
-    ngx_str_set(&watch->others[1], "SENTINELS");
-    watch->others[2] = redis->master;
+    ngx_str_set(&watch->get_others[0], "SENTINEL");
+    ngx_str_set(&watch->get_others[1], "SENTINELS");
+    watch->get_others[2] = redis->master;
 
     ev = &watch->timer;
 
@@ -119,19 +160,19 @@ ngx_idempotency_redis_sentinel_start(ngx_idempotency_redis_t *redis)
 
         sentinel->redis = redis;
         sentinel->configured = 1;
-        sentinel->asked = ngx_idempotency_redis_node_create(redis, &place[i],
-                                                NGX_IDEMPOTENCY_REDIS_ASKED);
-        sentinel->heard = ngx_idempotency_redis_node_create(redis, &place[i],
-                                                NGX_IDEMPOTENCY_REDIS_HEARD);
+        sentinel->node = ngx_idempotency_redis_node_create(redis, &host[i],
+                                                            watch->node_type);
+        sentinel->events = ngx_idempotency_redis_node_create(redis, &host[i],
+                                                            watch->events_type);
 
-        if (sentinel->asked == NULL || sentinel->heard == NULL) {
+        if (sentinel->node == NULL || sentinel->events == NULL) {
             return NGX_ERROR;
         }
     }
 
     for (i = 0; i < watch->n; i++) {
-        ngx_idempotency_redis_node_dial(watch->sentinels[i].asked);
-        ngx_idempotency_redis_node_dial(watch->sentinels[i].heard);
+        ngx_idempotency_redis_node_dial(watch->sentinels[i].node);
+        ngx_idempotency_redis_node_dial(watch->sentinels[i].events);
     }
 
     ngx_idempotency_redis_sentinel_follow(redis);
@@ -177,7 +218,7 @@ ngx_idempotency_redis_sentinel_pick(ngx_idempotency_redis_t *redis,
 
     if (watch->followed != shared->followed) {
 
-        /* another worker knows better; we may be within send */
+        /* another worker has found another master; this may be within send */
 
         ngx_add_timer(&watch->timer, 1);
 
@@ -195,32 +236,19 @@ ngx_idempotency_redis_sentinel_pick(ngx_idempotency_redis_t *redis,
 
 
 static ngx_int_t
-ngx_idempotency_redis_sentinel_reply(ngx_idempotency_redis_conn_t *conn,
+ngx_idempotency_redis_sentinel_master_reply(ngx_idempotency_redis_node_t *node,
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply)
 {
     ngx_idempotency_redis_t  *redis;
 
-    redis = conn->redis;
+    redis = node->redis;
 
-    switch (conn->node->kind) {
-
-    case NGX_IDEMPOTENCY_REDIS_HEARD:
-        ngx_idempotency_redis_sentinel_heard(redis, reply);
-        return NGX_OK;
-
-    case NGX_IDEMPOTENCY_REDIS_ASKED:
-        return NGX_DECLINED;
-
-    default: /* NGX_IDEMPOTENCY_REDIS_SERVER */
-        break;
-    }
-
-    if (!ngx_idempotency_redis_says_no_master(reply)) {
+    if (!ngx_idempotency_redis_error_is_no_master(reply)) {
 
         if (ngx_idempotency_redis_reply_type(reply)
             != NGX_IDEMPOTENCY_REDIS_ERROR)
         {
-            conn->node->moving = 0;
+            node->moving = 0;
         }
 
         return NGX_DECLINED;
@@ -228,45 +256,19 @@ ngx_idempotency_redis_sentinel_reply(ngx_idempotency_redis_conn_t *conn,
 
     ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                   "idempotency store \"%V\" is no longer at \"%V\", the "
-                  "sentinels are asked", &redis->name, &conn->node->name);
+                  "sentinels are asked", &redis->name, &node->peer.name);
 
-    ngx_idempotency_redis_wait(redis, cmd);
-    ngx_idempotency_redis_node_move(conn->node);
+    ngx_idempotency_redis_topology_wait(redis, cmd);
+    ngx_idempotency_redis_node_move(node);
     ngx_idempotency_redis_sentinel_soon(redis);
 
     return NGX_OK;
 }
 
 
-/* "message", "+switch-master", "name host port host port" */
-
 static void
-ngx_idempotency_redis_sentinel_heard(ngx_idempotency_redis_t *redis,
-    ngx_idempotency_redis_reply_t *reply)
+ngx_idempotency_redis_sentinel_master_ready(ngx_idempotency_redis_node_t *node)
 {
-    ngx_str_t                       text;
-    ngx_idempotency_redis_reply_t  *element;
-
-    element = ngx_idempotency_redis_reply_element(reply, 2);
-    if (element == NULL) {
-        return;
-    }
-
-    ngx_idempotency_redis_reply_string(element, &text);
-
-    if (text.len > redis->master.len
-        && ngx_strncmp(text.data, redis->master.data, redis->master.len) == 0
-        && text.data[redis->master.len] == ' ')
-    {
-        ngx_idempotency_redis_sentinel_soon(redis);
-    }
-}
-
-
-static void
-ngx_idempotency_redis_sentinel_ready(ngx_idempotency_redis_node_t *node)
-{
-    ngx_uint_t                      i;
     ngx_idempotency_redis_t        *redis;
     ngx_idempotency_redis_watch_t  *watch;
 
@@ -274,33 +276,62 @@ ngx_idempotency_redis_sentinel_ready(ngx_idempotency_redis_node_t *node)
     watch = redis->map;
 
     if (node == watch->master) {
-        ngx_idempotency_redis_changed(redis);
-        redis->ready(redis);
-        return;
+        ngx_idempotency_redis_topology_changed(redis);
+        redis->on_ready(redis);
     }
-
-    if (node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
-        return;
-    }
-
-    for (i = 0; i < watch->most; i++) {
-        if (watch->sentinels[i].asked == node) {
-            ngx_idempotency_redis_witness_ready(&watch->sentinels[i]);
-        }
-    }
-
-    /* it may have said something while nobody listened */
-
-    ngx_idempotency_redis_sentinel_soon(redis);
 }
 
 
 static void
-ngx_idempotency_redis_sentinel_lost(ngx_idempotency_redis_node_t *node)
+ngx_idempotency_redis_sentinel_master_lost(ngx_idempotency_redis_node_t *node)
 {
-    if (node->kind == NGX_IDEMPOTENCY_REDIS_SERVER) {
-        ngx_idempotency_redis_sentinel_soon(node->redis);
+    ngx_idempotency_redis_sentinel_soon(node->redis);
+}
+
+
+/* "message", "+switch-master", "name host port host port" */
+
+static ngx_int_t
+ngx_idempotency_redis_sentinel_event(ngx_idempotency_redis_node_t *node,
+    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_str_t                 text;
+    ngx_idempotency_redis_t  *redis;
+
+    (void) cmd;
+
+    redis = node->redis;
+
+    ngx_idempotency_redis_reply_text(reply, 2, &text);
+
+    if (text.len > redis->master.len
+        && ngx_strncmp(text.data, redis->master.data, redis->master.len) == 0
+        && text.data[redis->master.len] == ' ')
+    {
+        ngx_idempotency_redis_sentinel_soon(redis);
     }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_idempotency_redis_sentinel_ready(ngx_idempotency_redis_node_t *node)
+{
+    ngx_idempotency_redis_watch_t  *watch;
+    ngx_uint_t                      i;
+
+    watch = node->redis->map;
+
+    for (i = 0; i < watch->most; i++) {
+        if (watch->sentinels[i].node == node) {
+            ngx_idempotency_redis_discovery_ready(&watch->sentinels[i]);
+        }
+    }
+
+    /* events before now were missed */
+
+    ngx_idempotency_redis_sentinel_soon(node->redis);
 }
 
 
@@ -321,7 +352,7 @@ ngx_idempotency_redis_sentinel_soon(ngx_idempotency_redis_t *redis)
         return;
     }
 
-    /* never called from here: we may be within send */
+    /* by the timer: this may be within send */
 
     gone = ngx_current_msec - watch->began;
 
@@ -351,8 +382,9 @@ ngx_idempotency_redis_sentinel_timer(ngx_event_t *ev)
 
 
 /*
- * Asks all of them: since which failover the master is where it is, and then
- * where.  If there is one in between, the answer looks older than it is.
+ * Asks all sentinels for the epoch of the master, and then for its address.
+ * If a failover happens in between, the address has an epoch that is too low,
+ * which is safe.
  */
 
 static void
@@ -367,25 +399,25 @@ ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
     watch->began = ngx_current_msec;
     watch->again = 0;
 
-    ngx_idempotency_redis_witness_search(redis);
+    ngx_idempotency_redis_discovery_search(redis);
 
     for (i = 0; i < watch->most; i++) {
         sentinel = &watch->sentinels[i];
 
-        if (sentinel->asked == NULL) {
+        if (sentinel->node == NULL) {
             continue;
         }
 
         sentinel->host.len = 0;
         sentinel->epoch = 0;
 
-        sentinel->when.args = watch->when;
-        sentinel->when.nargs = 3;
-        sentinel->when.handler = ngx_idempotency_redis_sentinel_when;
-        sentinel->when.data = sentinel;
+        sentinel->get_epoch.args = watch->get_epoch;
+        sentinel->get_epoch.nargs = 3;
+        sentinel->get_epoch.handler = ngx_idempotency_redis_sentinel_epoch;
+        sentinel->get_epoch.data = sentinel;
 
-        if (ngx_idempotency_redis_node_send(sentinel->asked,
-                                            &sentinel->when)
+        if (ngx_idempotency_redis_node_send(sentinel->node,
+                                            &sentinel->get_epoch)
             != NGX_AGAIN)
         {
             continue;
@@ -393,13 +425,13 @@ ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
 
         watch->pending++;
 
-        sentinel->where.args = watch->where;
-        sentinel->where.nargs = 3;
-        sentinel->where.handler = ngx_idempotency_redis_sentinel_where;
-        sentinel->where.data = sentinel;
+        sentinel->get_address.args = watch->get_address;
+        sentinel->get_address.nargs = 3;
+        sentinel->get_address.handler = ngx_idempotency_redis_sentinel_address;
+        sentinel->get_address.data = sentinel;
 
-        if (ngx_idempotency_redis_node_send(sentinel->asked,
-                                            &sentinel->where)
+        if (ngx_idempotency_redis_node_send(sentinel->node,
+                                            &sentinel->get_address)
             == NGX_AGAIN)
         {
             watch->pending++;
@@ -407,13 +439,13 @@ ngx_idempotency_redis_sentinel_round(ngx_idempotency_redis_t *redis)
     }
 
     if (watch->pending == 0) {
-        ngx_idempotency_redis_sentinel_over(redis);
+        ngx_idempotency_redis_sentinel_round_over(redis);
     }
 }
 
 
 static void
-ngx_idempotency_redis_sentinel_when(ngx_idempotency_redis_cmd_t *cmd,
+ngx_idempotency_redis_sentinel_epoch(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
     ngx_idempotency_redis_watch_t     *watch;
@@ -423,17 +455,17 @@ ngx_idempotency_redis_sentinel_when(ngx_idempotency_redis_cmd_t *cmd,
     watch = sentinel->redis->map;
 
     if (reply) {
-        ngx_idempotency_redis_quorum_when(sentinel, reply);
+        ngx_idempotency_redis_quorum_epoch(sentinel, reply);
     }
 
     if (--watch->pending == 0) {
-        ngx_idempotency_redis_sentinel_over(sentinel->redis);
+        ngx_idempotency_redis_sentinel_round_over(sentinel->redis);
     }
 }
 
 
 static void
-ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
+ngx_idempotency_redis_sentinel_address(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
     ngx_idempotency_redis_watch_t     *watch;
@@ -443,18 +475,18 @@ ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
     watch = sentinel->redis->map;
 
     if (reply
-        && ngx_idempotency_redis_quorum_where(sentinel, reply) != NGX_OK
-        && sentinel->configured && !watch->said)
+        && ngx_idempotency_redis_quorum_address(sentinel, reply) != NGX_OK
+        && sentinel->configured && !watch->warned)
     {
-        watch->said = 1;
+        watch->warned = 1;
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\": the sentinel \"%V\" knows no "
                       "master \"%V\"", &sentinel->redis->name,
-                      &sentinel->asked->name, &sentinel->redis->master);
+                      &sentinel->node->peer.name, &sentinel->redis->master);
     }
 
-    /* news, or the last one of a majority, need not wait for the others */
+    /* a later epoch, or a majority, need not wait for the other replies */
 
     if (sentinel->host.len
         && ngx_idempotency_redis_quorum_believes(sentinel, 0))
@@ -463,13 +495,13 @@ ngx_idempotency_redis_sentinel_where(ngx_idempotency_redis_cmd_t *cmd,
     }
 
     if (--watch->pending == 0) {
-        ngx_idempotency_redis_sentinel_over(sentinel->redis);
+        ngx_idempotency_redis_sentinel_round_over(sentinel->redis);
     }
 }
 
 
 static void
-ngx_idempotency_redis_sentinel_over(ngx_idempotency_redis_t *redis)
+ngx_idempotency_redis_sentinel_round_over(ngx_idempotency_redis_t *redis)
 {
     ngx_uint_t                         i, up, believed;
     ngx_idempotency_redis_watch_t     *watch;
@@ -481,7 +513,7 @@ ngx_idempotency_redis_sentinel_over(ngx_idempotency_redis_t *redis)
     for (i = 0; i < watch->most; i++) {
         sentinel = &watch->sentinels[i];
 
-        if (sentinel->asked && sentinel->host.len
+        if (sentinel->node && sentinel->host.len
             && ngx_idempotency_redis_quorum_believes(sentinel, 1))
         {
             ngx_idempotency_redis_sentinel_adopt(sentinel);
@@ -492,7 +524,7 @@ ngx_idempotency_redis_sentinel_over(ngx_idempotency_redis_t *redis)
     up = watch->master && ngx_idempotency_redis_node_is_up(watch->master);
 
     if (!believed && !up) {
-        ngx_idempotency_redis_quorum_doubt(redis);
+        ngx_idempotency_redis_quorum_warn(redis);
     }
 
     watch->hopeless = (watch->master == NULL);
@@ -513,7 +545,7 @@ ngx_idempotency_redis_sentinel_adopt(ngx_idempotency_redis_sentinel_t *sentinel)
     redis = sentinel->redis;
     watch = redis->map;
 
-    watch->said = 0;
+    watch->warned = 0;
 
     ngx_idempotency_redis_quorum_follow(redis, &sentinel->host,
                                         sentinel->port, sentinel->epoch);
@@ -557,8 +589,8 @@ ngx_idempotency_redis_sentinel_master(ngx_idempotency_redis_t *redis,
         return;
     }
 
-    node = ngx_idempotency_redis_node_told(redis, host, port, NULL,
-                                           NGX_IDEMPOTENCY_REDIS_SERVER);
+    node = ngx_idempotency_redis_node_create_at(redis, host, port, NULL,
+                                   &ngx_idempotency_redis_sentinel_master_node);
     if (node == NULL) {
         return;
     }
@@ -566,22 +598,22 @@ ngx_idempotency_redis_sentinel_master(ngx_idempotency_redis_t *redis,
     if (watch->master) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
                       "idempotency store \"%V\" has a new master \"%V\" after "
-                      "\"%V\"", &redis->name, &node->name,
-                      &watch->master->name);
+                      "\"%V\"", &redis->name, &node->peer.name,
+                      &watch->master->peer.name);
 
         /*
-         * Sentinel does not wait for the last writes of the old master, even
-         * if that one lives and takes more of them from other gateways
+         * Sentinel does not wait until the new master has the last writes of
+         * the old one, which may even take more of them from other gateways
          */
 
-        node->hint = NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER;
+        node->peer.hint = NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER;
 
         ngx_idempotency_redis_node_leave(watch->master);
     }
 
     watch->master = node;
 
-    ngx_idempotency_redis_loss_count(node, 0);
+    node->peer.counter = ngx_idempotency_redis_loss_counter(redis, 0);
     ngx_idempotency_redis_node_dial(node);
-    ngx_idempotency_redis_changed(redis);
+    ngx_idempotency_redis_topology_changed(redis);
 }

@@ -8,96 +8,98 @@
 #define _NGX_IDEMPOTENCY_REDIS_SENTINEL_H_INCLUDED_
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_topology.h"
 
 
-/* of those that are not in the target, how many are asked */
+/* how many sentinels that are not in the target are asked */
 #define NGX_IDEMPOTENCY_REDIS_FOUND  16
 
 
 typedef struct {
-    ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *asked;       /* NULL: a free place */
-    ngx_idempotency_redis_node_t  *heard;
-    ngx_idempotency_redis_cmd_t    when;
-    ngx_idempotency_redis_cmd_t    where;
-    ngx_idempotency_redis_cmd_t    who;
-    ngx_idempotency_redis_cmd_t    others;
-    ngx_uint_t                     pending;     /* of these two */
+    ngx_idempotency_redis_t            *redis;
+    ngx_idempotency_redis_node_t       *node;        /* NULL: a free entry */
+    ngx_idempotency_redis_node_t       *events;
+    ngx_idempotency_redis_cmd_t         get_epoch;
+    ngx_idempotency_redis_cmd_t         get_address;
+    ngx_idempotency_redis_cmd_t         get_id;
+    ngx_idempotency_redis_cmd_t         get_others;
+    ngx_uint_t                          pending;     /* of get_id, get_others */
 
-    u_char                         id[NGX_IDEMPOTENCY_REDIS_ID];
-    ngx_uint_t                     identified;  /* it is set */
-    ngx_uint_t                     configured;  /* in the target */
-    ngx_msec_t                     there;       /* it was */
+    u_char                              id[NGX_IDEMPOTENCY_REDIS_ID];
+    ngx_uint_t                          identified;  /* it is set */
+    ngx_uint_t                          configured;  /* in the target */
+    ngx_msec_t                          up_at;       /* it was up then */
 
     /* its answer of this round */
 
-    u_char                         text[256];
-    ngx_str_t                      host;        /* empty: none */
-    in_port_t                      port;
-    int64_t                        epoch;
+    u_char                              text[256];
+    ngx_str_t                           host;        /* empty: none */
+    in_port_t                           port;
+    int64_t                             epoch;
 } ngx_idempotency_redis_sentinel_t;
 
 
 typedef struct {
-    ngx_idempotency_redis_node_t      *master;
-    ngx_atomic_uint_t                  followed; /* see shared */
-    ngx_idempotency_redis_sentinel_t  *sentinels;
-    ngx_uint_t                         n;       /* of the target */
-    ngx_uint_t                         most;    /* places for more, too */
-    ngx_uint_t                         pending; /* commands of this round */
-    ngx_event_t                        timer;
-    ngx_str_t                          where[3];
-    ngx_str_t                          when[3];
-    ngx_str_t                          who[2];
-    ngx_str_t                          others[3];
-    ngx_msec_t                         began;
-    ngx_msec_t                         searched; /* for others */
-    unsigned                           hopeless:1;
-    unsigned                           again:1; /* one more round */
-    unsigned                           said:1;
-    unsigned                           doubted:1;  /* that was said */
+    ngx_idempotency_redis_node_t       *master;
+    ngx_atomic_uint_t                   followed;    /* see shared */
+    ngx_idempotency_redis_sentinel_t   *sentinels;
+    ngx_uint_t                          n;           /* of the target */
+    ngx_uint_t                          most;        /* entries for more, too */
+    ngx_uint_t                          pending;     /* of this round */
+    ngx_event_t                         timer;
+    ngx_idempotency_redis_node_type_t  *node_type;   /* types of the two */
+    ngx_idempotency_redis_node_type_t  *events_type;  /* nodes of each */
+    ngx_str_t                           get_address[3];
+    ngx_str_t                           get_epoch[3];
+    ngx_str_t                           get_id[2];
+    ngx_str_t                           get_others[3];
+    ngx_msec_t                          began;
+    ngx_msec_t                          searched;    /* for others */
+    unsigned                            hopeless:1;
+    unsigned                            again:1;     /* one more round */
+    unsigned                            warned:1;
+    unsigned                            doubted:1;   /* logged */
 } ngx_idempotency_redis_watch_t;
 
 
-/* quorum: whom to believe */
+/* quorum: which sentinel is believed */
 
-/* The answer of a sentinel: the epoch, and then who is the master. */
-void ngx_idempotency_redis_quorum_when(
+/* Read the replies of a sentinel: the epoch, and the address of the master. */
+void ngx_idempotency_redis_quorum_epoch(
     ngx_idempotency_redis_sentinel_t *sentinel,
     ngx_idempotency_redis_reply_t *reply);
 /* NGX_DECLINED: it knows of none. */
-ngx_int_t ngx_idempotency_redis_quorum_where(
+ngx_int_t ngx_idempotency_redis_quorum_address(
     ngx_idempotency_redis_sentinel_t *sentinel,
     ngx_idempotency_redis_reply_t *reply);
 
 /*
- * Is the answer of this sentinel followed?  "all": the others had their time
- * to answer.
+ * Is the master that this sentinel names used?  "all": the others had their
+ * time to answer.
  */
 ngx_uint_t ngx_idempotency_redis_quorum_believes(
     ngx_idempotency_redis_sentinel_t *sentinel, ngx_uint_t all);
-/* This master is followed, by all workers. */
+/* All workers use this master from now on. */
 void ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
     ngx_str_t *host, in_port_t port, int64_t epoch);
 /*
- * NGX_OK: another worker follows this one.  NGX_DECLINED: so do we, or nobody
- * follows any.
+ * NGX_OK: another worker has found this master.  NGX_DECLINED: it is ours, or
+ * there is none.
  */
 ngx_int_t ngx_idempotency_redis_quorum_followed(
     ngx_idempotency_redis_t *redis, u_char *text, ngx_str_t *host,
     in_port_t *port);
 /* Logs once why no sentinel is believed. */
-void ngx_idempotency_redis_quorum_doubt(ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_quorum_warn(ngx_idempotency_redis_t *redis);
 
 
-/* witness: who else can be asked */
+/* discovery: sentinels that are not in the target */
 
 /* A connection to a sentinel is up. */
-void ngx_idempotency_redis_witness_ready(
+void ngx_idempotency_redis_discovery_ready(
     ngx_idempotency_redis_sentinel_t *sentinel);
 /* Between two rounds. */
-void ngx_idempotency_redis_witness_search(ngx_idempotency_redis_t *redis);
+void ngx_idempotency_redis_discovery_search(ngx_idempotency_redis_t *redis);
 
 
 #endif /* _NGX_IDEMPOTENCY_REDIS_SENTINEL_H_INCLUDED_ */

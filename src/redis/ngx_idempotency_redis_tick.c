@@ -1,25 +1,25 @@
 
 /*
- * One timer of each worker for what is due now and then: the counters by which
- * a loss is seen, see loss, the policy of eviction, and the longest lease that
- * any gateway uses.  What is asked of a server, one worker asks for all.
+ * The timer of loss detection: increments counters, reads the eviction policy,
+ * and shares the longest lease that any gateway uses.  What a server is asked,
+ * one worker asks for all.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_client.h"
+#include "ngx_idempotency_redis_topology.h"
 
 
 /* milliseconds between two ticks: with writes since the last one, without */
 #define NGX_IDEMPOTENCY_REDIS_TICK        250
 #define NGX_IDEMPOTENCY_REDIS_TICK_IDLE   500
 
-/* milliseconds between two looks at the policy of eviction, and at leases */
+/* milliseconds between two INFO, and between two exchanges of leases */
 #define NGX_IDEMPOTENCY_REDIS_WATCH       2000
 #define NGX_IDEMPOTENCY_REDIS_LEASE       4000
 
-/* of so many looks at leases one makes ours last */
-#define NGX_IDEMPOTENCY_REDIS_LEASE_KEEP  512
-
+/* one of so many exchanges renews the ttl of the key */
+#define NGX_IDEMPOTENCY_REDIS_LEASE_EVERY  512
 
 
 static void ngx_idempotency_redis_tick_timer(ngx_event_t *ev);
@@ -31,17 +31,17 @@ static ngx_uint_t ngx_idempotency_redis_tick_due(
     ngx_idempotency_redis_t *redis, ngx_msec_t *last, ngx_msec_t every);
 static void ngx_idempotency_redis_tick_keep(
     ngx_idempotency_redis_node_t *node);
-static void ngx_idempotency_redis_tick_kept(
-    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
-static void ngx_idempotency_redis_tick_ticked(
-    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_tick_kept(ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_tick_ticked(ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_tick_watch(
     ngx_idempotency_redis_node_t *node);
 static void ngx_idempotency_redis_tick_watched(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_tick_lease(ngx_idempotency_redis_t *redis);
-static void ngx_idempotency_redis_tick_leased(
-    ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
+static void ngx_idempotency_redis_tick_leased(ngx_idempotency_redis_cmd_t *cmd,
+    ngx_idempotency_redis_reply_t *reply);
 static ngx_uint_t ngx_idempotency_redis_tick_refuses(
     ngx_idempotency_redis_shared_t *shared);
 
@@ -51,7 +51,8 @@ static ngx_str_t  ngx_idempotency_redis_tick_lease_script = ngx_string(
     "local v = tonumber(redis.call('GET', KEYS[1]) or 0) or 0\n"
     "local n = tonumber(ARGV[1])\n"
     "if n > v or n == v and ARGV[2] == '1' then\n"
-    "  redis.call('SET', KEYS[1], n, 'PX', " NGX_IDEMPOTENCY_REDIS_STAY ")\n"
+    "  redis.call('SET', KEYS[1], n, 'PX', "
+                   NGX_IDEMPOTENCY_REDIS_COUNTER_TTL ")\n"
     "  v = n\n"
     "end\n"
     "return v\n");
@@ -121,32 +122,15 @@ ngx_idempotency_redis_tick_stop(ngx_idempotency_redis_t *redis)
 }
 
 
-void
-ngx_idempotency_redis_tick_soon(ngx_idempotency_redis_t *redis)
-{
-    ngx_event_t  *ev;
-
-    ev = &redis->detector->timer;
-
-    if (ev->timer_set) {
-
-        /* ngx_event_add_timer() would keep one that is near */
-
-        ngx_del_timer(ev);
-    }
-
-    ngx_add_timer(ev, 1);
-}
-
-
 static void
 ngx_idempotency_redis_tick_timer(ngx_event_t *ev)
 {
-    ngx_uint_t                     renew;
-    ngx_queue_t                   *q, *next;
-    ngx_connection_t              *dummy;
-    ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *node;
+    ngx_uint_t                        renew;
+    ngx_queue_t                      *q, *next;
+    ngx_connection_t                 *dummy;
+    ngx_idempotency_redis_t          *redis;
+    ngx_idempotency_redis_node_t     *node;
+    ngx_idempotency_redis_counter_t  *counter;
 
     dummy = ev->data;
     redis = dummy->data;
@@ -158,19 +142,20 @@ ngx_idempotency_redis_tick_timer(ngx_event_t *ev)
     {
         next = ngx_queue_next(q);
         node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
+        counter = node->peer.counter;
 
-        if (node->counter == NULL) {
+        if (counter == NULL) {
             continue;
         }
 
-        if (node->counter->losses != node->counter->shard->known.losses
+        if (counter->losses != counter->shard->known.losses
             && ngx_idempotency_redis_node_is_up(node))
         {
-            node->counter->losses = node->counter->shard->known.losses;
+            counter->losses = counter->shard->known.losses;
             renew = 1;
         }
 
-        if (!redis->topology->slots) {
+        if (!redis->spread) {
             ngx_idempotency_redis_tick_follow(node);
         }
 
@@ -183,7 +168,7 @@ ngx_idempotency_redis_tick_timer(ngx_event_t *ev)
     }
 
     if (renew) {
-        redis->renew(redis);
+        redis->on_renew(redis);
     }
 
     if (!ngx_exiting) {
@@ -195,9 +180,9 @@ ngx_idempotency_redis_tick_timer(ngx_event_t *ev)
 
 
 /*
- * Another worker has found another server where the master is to be: a
- * connection to the one before leads to what nobody else reads.  In a cluster
- * the map says who has a slot.
+ * Another worker has found another server at the address of the master: this
+ * worker must not stay with the old one.  In a cluster the map says which node
+ * has a slot.
  */
 
 static void
@@ -207,14 +192,15 @@ ngx_idempotency_redis_tick_follow(ngx_idempotency_redis_node_t *node)
     ngx_idempotency_redis_conn_t   *conn;
     ngx_idempotency_redis_shard_t  *shard;
 
-    shard = node->counter->shard;
+    shard = node->peer.counter->shard;
 
     for (i = 0; i < node->nconns; i++) {
         conn = &node->conns[i];
 
         if (conn->state == NGX_IDEMPOTENCY_REDIS_READY
-            && conn->info.identified && shard->identified
-            && ngx_memcmp(conn->info.identity.run_id, shard->server.run_id,
+            && conn->login.info.identified && shard->identified
+            && ngx_memcmp(conn->login.info.identity.run_id,
+                          shard->server.run_id,
                           NGX_IDEMPOTENCY_REDIS_ID_LEN)
                != 0)
         {
@@ -232,7 +218,7 @@ ngx_idempotency_redis_tick_advance(ngx_idempotency_redis_node_t *node)
     ngx_idempotency_redis_shard_t    *shard;
     ngx_idempotency_redis_counter_t  *counter;
 
-    counter = node->counter;
+    counter = node->peer.counter;
     shard = counter->shard;
 
     if (counter->ticking
@@ -269,7 +255,7 @@ ngx_idempotency_redis_tick_advance(ngx_idempotency_redis_node_t *node)
 }
 
 
-/* one worker does for all what is due; a little early is not too early */
+/* only one worker gets 1 within the period */
 
 static ngx_uint_t
 ngx_idempotency_redis_tick_due(ngx_idempotency_redis_t *redis,
@@ -277,13 +263,10 @@ ngx_idempotency_redis_tick_due(ngx_idempotency_redis_t *redis,
 {
     ngx_uint_t        due;
     ngx_msec_int_t    passed;
-    ngx_slab_pool_t  *shpool;
 
-    shpool = (ngx_slab_pool_t *) redis->zone->shm.addr;
+    ngx_idempotency_redis_lock(redis);
 
-    ngx_shmtx_lock(&shpool->mutex);
-
-    /* another worker's idea of the time may be a little later */
+    /* another worker's ngx_current_msec may be a little later */
 
     passed = (ngx_msec_int_t) (ngx_current_msec - *last);
 
@@ -295,13 +278,13 @@ ngx_idempotency_redis_tick_due(ngx_idempotency_redis_t *redis,
         *last = ngx_max(ngx_current_msec, 1);
     }
 
-    ngx_shmtx_unlock(&shpool->mutex);
+    ngx_idempotency_redis_unlock(redis);
 
     return due;
 }
 
 
-/* with the tick, so that a server that syncs each write does so once */
+/* in one write with the tick, so that appendfsync=always syncs once */
 
 static void
 ngx_idempotency_redis_tick_keep(ngx_idempotency_redis_node_t *node)
@@ -309,7 +292,7 @@ ngx_idempotency_redis_tick_keep(ngx_idempotency_redis_node_t *node)
     ngx_idempotency_redis_cmd_t      *cmd;
     ngx_idempotency_redis_counter_t  *counter;
 
-    counter = node->counter;
+    counter = node->peer.counter;
 
     if (counter->keeping) {
         return;
@@ -319,7 +302,7 @@ ngx_idempotency_redis_tick_keep(ngx_idempotency_redis_node_t *node)
 
     ngx_str_set(&counter->keep_args[0], "PEXPIRE");
     counter->keep_args[1] = counter->name;
-    ngx_str_set(&counter->keep_args[2], NGX_IDEMPOTENCY_REDIS_STAY);
+    ngx_str_set(&counter->keep_args[2], NGX_IDEMPOTENCY_REDIS_COUNTER_TTL);
 
     cmd->args = counter->keep_args;
     cmd->nargs = 3;
@@ -361,7 +344,7 @@ ngx_idempotency_redis_tick_ticked(ngx_idempotency_redis_cmd_t *cmd,
         || ngx_idempotency_redis_reply_type(reply)
            != NGX_IDEMPOTENCY_REDIS_INTEGER)
     {
-        /* the next one tells */
+        /* the next tick will show */
 
         return;
     }
@@ -372,7 +355,7 @@ ngx_idempotency_redis_tick_ticked(ngx_idempotency_redis_cmd_t *cmd,
 }
 
 
-/* a connection that was told nothing at its login does not ask again */
+/* not if INFO had no answer at the login */
 
 static void
 ngx_idempotency_redis_tick_watch(ngx_idempotency_redis_node_t *node)
@@ -383,11 +366,11 @@ ngx_idempotency_redis_tick_watch(ngx_idempotency_redis_node_t *node)
 
     static ngx_str_t  info = ngx_string("INFO");
 
-    counter = node->counter;
+    counter = node->peer.counter;
 
     for (i = 0; i < node->nconns; i++) {
         if (node->conns[i].state == NGX_IDEMPOTENCY_REDIS_READY
-            && node->conns[i].info.watched)
+            && node->conns[i].login.info.watched)
         {
             break;
         }
@@ -437,7 +420,7 @@ ngx_idempotency_redis_tick_watched(ngx_idempotency_redis_cmd_t *cmd,
 
 /*
  * Gateways may have leases of different length: after a loss each of them
- * waits for the longest.
+ * waits for the longest one.
  */
 
 static void
@@ -468,7 +451,7 @@ ngx_idempotency_redis_tick_lease(ngx_idempotency_redis_t *redis)
     args[4].len = ngx_sprintf(detector->lease_text, "%M", redis->lease)
                   - detector->lease_text;
 
-    if (shared->lease_asks++ % NGX_IDEMPOTENCY_REDIS_LEASE_KEEP == 0) {
+    if (shared->lease_asks++ % NGX_IDEMPOTENCY_REDIS_LEASE_EVERY == 0) {
         ngx_str_set(&args[5], "1");
 
     } else {
@@ -489,7 +472,10 @@ ngx_idempotency_redis_tick_lease(ngx_idempotency_redis_t *redis)
 }
 
 
-/* the key may be among what was lost, until all have written it again */
+/*
+ * a shorter one counts only while no shard has lost data: the key may be lost,
+ * too
+ */
 
 static void
 ngx_idempotency_redis_tick_leased(ngx_idempotency_redis_cmd_t *cmd,

@@ -1,22 +1,20 @@
 
 /*
- * A TLS handshake with the server, and whether it is the right one.
+ * The TLS handshake of a connection, and the names in the certificate of its
+ * server.
  */
 
 
-#include "ngx_idempotency_redis_link.h"
+#include "ngx_idempotency_redis_login.h"
 
 
 #if (NGX_SSL)
 
-/* that a certificate may be for */
+/* names that a certificate may be for */
 #define NGX_IDEMPOTENCY_REDIS_TLS_NAMES  3
 
 
 static ngx_int_t ngx_idempotency_redis_tls_name(
-    ngx_idempotency_redis_conn_t *conn);
-static void ngx_idempotency_redis_tls_handler(ngx_connection_t *c);
-static ngx_int_t ngx_idempotency_redis_tls_verify(
     ngx_idempotency_redis_conn_t *conn);
 static ngx_uint_t ngx_idempotency_redis_tls_expected(
     ngx_idempotency_redis_conn_t *conn, ngx_str_t **names);
@@ -25,25 +23,20 @@ static ngx_uint_t ngx_idempotency_redis_tls_host(ngx_connection_t *c,
 static ngx_uint_t ngx_idempotency_redis_tls_is_address(ngx_str_t *name);
 
 
-void
-ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn)
+ngx_int_t
+ngx_idempotency_redis_tls_start(ngx_idempotency_redis_conn_t *conn)
 {
-    ngx_int_t          rc;
     ngx_connection_t  *c;
 
-    c = conn->peer.connection;
+    c = conn->pc.connection;
 
-    ngx_idempotency_redis_conn_state(conn, NGX_IDEMPOTENCY_REDIS_HANDSHAKE);
-    conn->log.action = "TLS handshaking with";
-
-    ngx_idempotency_redis_tls_renew(conn->redis);
+    ngx_idempotency_redis_credentials_certificates(conn->redis);
 
     if (ngx_ssl_create_connection(conn->redis->ssl, c, NGX_SSL_CLIENT)
         != NGX_OK
         || ngx_idempotency_redis_tls_name(conn) != NGX_OK)
     {
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
+        return NGX_ERROR;
     }
 
     /*
@@ -61,18 +54,11 @@ ngx_idempotency_redis_tls(ngx_idempotency_redis_conn_t *conn)
 
     SSL_clear_mode(c->ssl->connection, SSL_MODE_RELEASE_BUFFERS);
 
-    rc = ngx_ssl_handshake(c);
-
-    if (rc == NGX_AGAIN) {
-        c->ssl->handler = ngx_idempotency_redis_tls_handler;
-        return;
-    }
-
-    ngx_idempotency_redis_tls_handler(c);
+    return ngx_ssl_handshake(c) == NGX_AGAIN ? NGX_AGAIN : NGX_OK;
 }
 
 
-/* SNI has no place for addresses */
+/* SNI takes no addresses */
 
 static ngx_int_t
 ngx_idempotency_redis_tls_name(ngx_idempotency_redis_conn_t *conn)
@@ -84,7 +70,7 @@ ngx_idempotency_redis_tls_name(ngx_idempotency_redis_conn_t *conn)
     ngx_uint_t         i, n;
     ngx_connection_t  *c;
 
-    c = conn->peer.connection;
+    c = conn->pc.connection;
     n = ngx_idempotency_redis_tls_expected(conn, names);
 
     for (i = 0; i < n; i++) {
@@ -120,33 +106,7 @@ ngx_idempotency_redis_tls_name(ngx_idempotency_redis_conn_t *conn)
 }
 
 
-static void
-ngx_idempotency_redis_tls_handler(ngx_connection_t *c)
-{
-    ngx_idempotency_redis_conn_t  *conn;
-
-    conn = c->data;
-
-    if (!c->ssl->handshaked) {
-        ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
-                                     "failed the TLS handshake");
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
-    }
-
-    if (conn->redis->ssl_verify
-        && ngx_idempotency_redis_tls_verify(conn) != NGX_OK)
-    {
-        ngx_idempotency_redis_dial_failed(conn);
-        return;
-    }
-
-    ngx_idempotency_redis_login(conn);
-}
-
-
-static ngx_int_t
+ngx_int_t
 ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
 {
     long               rc;
@@ -154,14 +114,25 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
     ngx_uint_t         i, n;
     ngx_connection_t  *c;
 
-    c = conn->peer.connection;
+    c = conn->pc.connection;
+
+    if (!c->ssl->handshaked) {
+        ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
+                                     "failed the TLS handshake");
+        return NGX_ERROR;
+    }
+
+    if (!conn->redis->ssl_verify) {
+        return NGX_OK;
+    }
+
     n = ngx_idempotency_redis_tls_expected(conn, names);
 
     rc = SSL_get_verify_result(c->ssl->connection);
 
     if (rc != X509_V_OK) {
         ngx_idempotency_redis_report(conn,
-                                     NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
+                                     NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
                                      "has a certificate that is not trusted "
                                      "(%l: %s)", rc,
                                      X509_verify_cert_error_string(rc));
@@ -174,7 +145,7 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
         }
     }
 
-    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_SAID_TLS, 0,
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
                                  "has a certificate that is not for \"%V\"",
                                  names[0]);
 
@@ -184,15 +155,15 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
 
 /*
  * A server may be reached by its address and have a certificate for its name,
- * or the other way round: any of these will do, the first name is sent.
+ * or the other way round: any of these will do, SNI has the first name.
  */
 
 static ngx_uint_t
 ngx_idempotency_redis_tls_expected(ngx_idempotency_redis_conn_t *conn,
     ngx_str_t **names)
 {
-    ngx_uint_t                      n;
-    ngx_idempotency_redis_place_t  *place;
+    ngx_uint_t                     n;
+    ngx_idempotency_redis_host_t  *host;
 
     if (conn->redis->ssl_name.len) {
         names[0] = &conn->redis->ssl_name;
@@ -200,25 +171,25 @@ ngx_idempotency_redis_tls_expected(ngx_idempotency_redis_conn_t *conn,
     }
 
     n = 0;
-    place = &conn->node->place;
+    host = &conn->peer->host;
 
-    if (place->alias.len) {
-        names[n++] = &place->alias;
+    if (host->alias.len) {
+        names[n++] = &host->alias;
     }
 
-    if (place->host.len) {
-        names[n++] = &place->host;
+    if (host->name.len) {
+        names[n++] = &host->name;
     }
 
-    if (place->seed.len) {
-        names[n++] = &place->seed;
+    if (host->seed.len) {
+        names[n++] = &host->seed;
     }
 
     if (n == 0) {
 
         /* a unix socket */
 
-        names[n++] = &place->host;
+        names[n++] = &host->name;
     }
 
     return n;

@@ -5,7 +5,7 @@
 
 
 #include "ngx_idempotency_redis_conf.h"
-#include "ngx_idempotency_redis_route.h"
+#include "ngx_idempotency_redis_topology.h"
 
 
 #define NGX_IDEMPOTENCY_REDIS_PORT           6379
@@ -14,10 +14,10 @@
 
 
 typedef struct {
-    ngx_str_t                          name;
-    ngx_idempotency_redis_topology_t  *topology;
-    ngx_uint_t                         port;    /* 0: unix socket */
-    ngx_uint_t                         tls;
+    ngx_str_t                           name;
+    ngx_idempotency_redis_topology_t   *topology;
+    ngx_uint_t                          port;        /* 0: unix socket */
+    ngx_uint_t                          tls;
 } ngx_idempotency_redis_scheme_t;
 
 
@@ -25,7 +25,7 @@ static char *ngx_idempotency_redis_url_inet(ngx_conf_t *cf, ngx_str_t *rest,
     ngx_idempotency_redis_t *redis, ngx_uint_t port);
 static char *ngx_idempotency_redis_url_path(ngx_conf_t *cf, ngx_str_t *path,
     ngx_idempotency_redis_t *redis);
-static ngx_idempotency_redis_place_t *ngx_idempotency_redis_url_place(
+static ngx_idempotency_redis_host_t *ngx_idempotency_redis_url_new_host(
     ngx_conf_t *cf, ngx_idempotency_redis_t *redis);
 static char *ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
     ngx_idempotency_redis_t *redis, ngx_uint_t default_port);
@@ -93,6 +93,7 @@ ngx_idempotency_redis_conf_target(ngx_conf_t *cf, ngx_str_t *url,
     rest.len = url->len - scheme->name.len;
 
     redis->topology = scheme->topology;
+    redis->spread = scheme->topology->slots;
     redis->tls = scheme->tls;
     redis->amnesia = NGX_CONF_UNSET_MSEC;
     redis->evictable = NGX_CONF_UNSET_UINT;
@@ -235,28 +236,28 @@ ngx_idempotency_redis_url_path(ngx_conf_t *cf, ngx_str_t *path,
 }
 
 
-static ngx_idempotency_redis_place_t *
-ngx_idempotency_redis_url_place(ngx_conf_t *cf,
+static ngx_idempotency_redis_host_t *
+ngx_idempotency_redis_url_new_host(ngx_conf_t *cf,
     ngx_idempotency_redis_t *redis)
 {
-    ngx_idempotency_redis_place_t  *place;
+    ngx_idempotency_redis_host_t  *host;
 
-    if (redis->places.elts == NULL
-        && ngx_array_init(&redis->places, cf->pool, 4,
-                          sizeof(ngx_idempotency_redis_place_t))
+    if (redis->hosts.elts == NULL
+        && ngx_array_init(&redis->hosts, cf->pool, 4,
+                          sizeof(ngx_idempotency_redis_host_t))
            != NGX_OK)
     {
         return NULL;
     }
 
-    place = ngx_array_push(&redis->places);
-    if (place == NULL) {
+    host = ngx_array_push(&redis->hosts);
+    if (host == NULL) {
         return NULL;
     }
 
-    ngx_memzero(place, sizeof(ngx_idempotency_redis_place_t));
+    ngx_memzero(host, sizeof(ngx_idempotency_redis_host_t));
 
-    return place;
+    return host;
 }
 
 
@@ -264,38 +265,38 @@ static char *
 ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
     ngx_idempotency_redis_t *redis, ngx_uint_t default_port)
 {
-    u_char                         *p, *last, *port;
-    ngx_int_t                       n;
-    ngx_idempotency_redis_place_t  *place;
+    u_char                        *p, *last, *port;
+    ngx_int_t                      n;
+    ngx_idempotency_redis_host_t  *host;
 
-    place = ngx_idempotency_redis_url_place(cf, redis);
-    if (place == NULL) {
+    host = ngx_idempotency_redis_url_new_host(cf, redis);
+    if (host == NULL) {
         return NGX_CONF_ERROR;
     }
 
     last = node->data + node->len;
 
-    place->host.data = node->data;
+    host->name.data = node->data;
 
     if (node->len && node->data[0] == '[') {
-        place->host.data++;
+        host->name.data++;
 
         p = ngx_strlchr(node->data, last, ']');
         if (p == NULL) {
             goto invalid;
         }
 
-        place->host.len = p - place->host.data;
+        host->name.len = p - host->name.data;
         port = p + 1;
 
     } else {
         p = ngx_strlchr(node->data, last, ':');
         port = p ? p : last;
 
-        place->host.len = port - place->host.data;
+        host->name.len = port - host->name.data;
     }
 
-    place->port = (in_port_t) default_port;
+    host->port = (in_port_t) default_port;
 
     if (port < last) {
 
@@ -310,12 +311,12 @@ ngx_idempotency_redis_url_host(ngx_conf_t *cf, ngx_str_t *node,
             goto invalid;
         }
 
-        place->port = (in_port_t) n;
+        host->port = (in_port_t) n;
     }
 
-    if (place->host.len == 0
-        || ngx_strlchr(place->host.data,
-                       place->host.data + place->host.len, '?'))
+    if (host->name.len == 0
+        || ngx_strlchr(host->name.data,
+                       host->name.data + host->name.len, '?'))
     {
         goto invalid;
     }
@@ -377,10 +378,10 @@ static char *
 ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
     ngx_idempotency_redis_t *redis)
 {
-    u_char                         *p, *query, *last;
-    ngx_str_t                       path, name, text;
-    ngx_url_t                       u;
-    ngx_idempotency_redis_place_t  *place;
+    u_char                        *p, *query, *last;
+    ngx_str_t                      path, name, text;
+    ngx_url_t                      u;
+    ngx_idempotency_redis_host_t  *host;
 
     last = rest->data + rest->len;
     query = ngx_strlchr(rest->data, last, '?');
@@ -440,13 +441,13 @@ ngx_idempotency_redis_url_unix(ngx_conf_t *cf, ngx_str_t *rest,
         return NGX_CONF_ERROR;
     }
 
-    place = ngx_idempotency_redis_url_place(cf, redis);
-    if (place == NULL) {
+    host = ngx_idempotency_redis_url_new_host(cf, redis);
+    if (host == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    place->addrs = u.addrs;
-    place->naddrs = u.naddrs;
+    host->addrs = u.addrs;
+    host->naddrs = u.naddrs;
 
     return NGX_CONF_OK;
 }

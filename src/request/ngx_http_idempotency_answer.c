@@ -1,6 +1,7 @@
 
 /*
- * The answer that a request collects: its bytes, and what is kept of them.
+ * The answer of an upstream: what it says of itself, its bytes, and what is
+ * stored of them.
  */
 
 
@@ -12,6 +13,8 @@
 #define NGX_HTTP_IDEMPOTENCY_ANSWER_BUF  4096
 
 
+static ngx_uint_t ngx_http_idempotency_answer_storable(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_answer_append(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, u_char *data, size_t len);
 static ngx_buf_t *ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
@@ -32,40 +35,40 @@ static ngx_str_t  ngx_http_idempotency_answer_header =
     ngx_string("X-Accel-Idempotency");
 
 
-ngx_http_idempotency_word_e
-ngx_http_idempotency_answer_word(ngx_http_request_t *r,
+ngx_http_idempotency_override_e
+ngx_http_idempotency_answer_override(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx,
     const ngx_http_idempotency_facts_t *facts)
 {
-    ngx_str_t                    *value, *own;
-    ngx_http_idempotency_word_e   word;
+    ngx_str_t                       *value, *own;
+    ngx_http_idempotency_override_e  override;
 
     own = ngx_http_idempotency_answer_strip(r);
 
     if (facts->upstream && !facts->answered) {
 
-        /* its header broke off, perhaps behind this line */
+        /* the header broke off, perhaps behind this line */
 
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+        return NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE;
     }
 
-    /* after a redirect of the upstream's own its header is only there */
+    /* after an X-Accel-Redirect the line is only in the upstream's header */
 
     value = ngx_http_idempotency_upstream_header(r, ctx,
                                         &ngx_http_idempotency_answer_header);
     if (value == NULL
-        && ctx->upstream.came != NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE)
+        && ctx->upstream.arrival != NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE)
     {
         value = own;
     }
 
     if (value == NULL) {
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+        return NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE;
     }
 
-    word = ngx_http_idempotency_policy_word(value, &ctx->ttl);
+    override = ngx_http_idempotency_policy_override(value, &ctx->capture.ttl);
 
-    if (word == NGX_HTTP_IDEMPOTENCY_WORD_NONE) {
+    if (override == NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE) {
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                       "upstream sent an invalid \"%V: %V\", it must be "
                       "\"final\", \"release\" or \"unknown\", with "
@@ -73,7 +76,7 @@ ngx_http_idempotency_answer_word(ngx_http_request_t *r,
                       &ngx_http_idempotency_answer_header, value);
     }
 
-    return word;
+    return override;
 }
 
 
@@ -114,9 +117,27 @@ ngx_http_idempotency_answer_strip(ngx_http_request_t *r)
 }
 
 
+void
+ngx_http_idempotency_answer_begin(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_capture_t  *capture;
+
+    capture = &ctx->capture;
+
+    capture->body = NULL;
+    capture->last = &capture->body;
+    capture->buf = NULL;
+    capture->size = 0;
+    capture->ttl = 0;
+    capture->complete = 0;
+    capture->keep = ngx_http_idempotency_answer_storable(r, ctx);
+}
+
+
 /* An upgraded connection or a stream of events never ends as an answer does. */
 
-ngx_uint_t
+static ngx_uint_t
 ngx_http_idempotency_answer_storable(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
@@ -137,19 +158,6 @@ ngx_http_idempotency_answer_storable(ngx_http_request_t *r,
 }
 
 
-void
-ngx_http_idempotency_answer_reset(ngx_http_idempotency_ctx_t *ctx)
-{
-    ctx->body = NULL;
-    ctx->last_body = &ctx->body;
-    ctx->tail = NULL;
-    ctx->body_len = 0;
-    ctx->ttl = 0;
-    ctx->keep = 0;
-    ctx->complete = 0;
-}
-
-
 ngx_int_t
 ngx_http_idempotency_answer_collect(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t **in)
@@ -167,7 +175,7 @@ ngx_http_idempotency_answer_collect(ngx_http_request_t *r,
         if (ngx_buf_in_memory(b)) {
             size = b->last - b->pos;
 
-            if (size > ctx->conf->max_response - ctx->body_len) {
+            if (size > ctx->conf->max_response - ctx->capture.size) {
                 *in = cl;
                 return NGX_DECLINED;
             }
@@ -212,7 +220,7 @@ ngx_http_idempotency_answer_append(ngx_http_request_t *r,
     size_t      n;
     ngx_buf_t  *b;
 
-    b = ctx->tail;
+    b = ctx->capture.buf;
 
     while (len) {
 
@@ -229,14 +237,14 @@ ngx_http_idempotency_answer_append(ngx_http_request_t *r,
 
         data += n;
         len -= n;
-        ctx->body_len += n;
+        ctx->capture.size += n;
     }
 
     return NGX_OK;
 }
 
 
-/* the whole of an announced length at once, else twice as much each time */
+/* A buffer of the announced length, else twice as large each time. */
 
 static ngx_buf_t *
 ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
@@ -249,11 +257,11 @@ ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
 
     announced = r->headers_out.content_length_n;
 
-    if (announced > (off_t) ctx->body_len) {
-        size = (size_t) announced - ctx->body_len;
+    if (announced > (off_t) ctx->capture.size) {
+        size = (size_t) announced - ctx->capture.size;
 
     } else {
-        size = ngx_max(ctx->body_len, NGX_HTTP_IDEMPOTENCY_ANSWER_BUF);
+        size = ngx_max(ctx->capture.size, NGX_HTTP_IDEMPOTENCY_ANSWER_BUF);
         size = ngx_max(size, len);
     }
 
@@ -270,9 +278,9 @@ ngx_http_idempotency_answer_buf(ngx_http_request_t *r,
     cl->buf = b;
     cl->next = NULL;
 
-    *ctx->last_body = cl;
-    ctx->last_body = &cl->next;
-    ctx->tail = b;
+    *ctx->capture.last = cl;
+    ctx->capture.last = &cl->next;
+    ctx->capture.buf = b;
 
     return b;
 }
@@ -285,7 +293,7 @@ ngx_http_idempotency_answer_end(ngx_http_request_t *r,
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
-    b = ctx->tail;
+    b = ctx->capture.buf;
 
     if (b == NULL) {
         b = ngx_calloc_buf(r->pool);
@@ -301,25 +309,32 @@ ngx_http_idempotency_answer_end(ngx_http_request_t *r,
         cl->buf = b;
         cl->next = NULL;
 
-        *ctx->last_body = cl;
-        ctx->last_body = &cl->next;
-        ctx->tail = b;
+        *ctx->capture.last = cl;
+        ctx->capture.last = &cl->next;
+        ctx->capture.buf = b;
     }
 
     b->last_buf = 1;
     b->last_in_chain = 1;
 
-    ctx->complete = 1;
+    ctx->capture.complete = 1;
+
+    if (!ngx_http_idempotency_answer_is_whole(r, ctx)) {
+        return NGX_ABORT;
+    }
+
+    /* the first answer says its length, as replays will */
+
+    if (r->headers_out.content_length_n == -1
+        && r->headers_out.trailers.part.nelts == 0
+        && !r->expect_trailers
+        && r->headers_out.status != NGX_HTTP_NO_CONTENT
+        && r->headers_out.status != NGX_HTTP_NOT_MODIFIED)
+    {
+        r->headers_out.content_length_n = ctx->capture.size;
+    }
 
     return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_idempotency_answer_keep(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in)
-{
-    return ngx_chain_add_copy(r->pool, &ctx->body, in);
 }
 
 
@@ -334,34 +349,57 @@ ngx_http_idempotency_answer_is_whole(ngx_http_request_t *r,
         return 1;
     }
 
-    return r->headers_out.content_length_n == (off_t) ctx->body_len;
+    return r->headers_out.content_length_n == (off_t) ctx->capture.size;
 }
 
 
-void
-ngx_http_idempotency_answer_announce(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
+ngx_uint_t
+ngx_http_idempotency_answer_is_grpc(ngx_http_request_t *r)
 {
-    if (r->headers_out.content_length_n != -1
-        || r->headers_out.trailers.part.nelts
-        || r->expect_trailers
-        || r->headers_out.status == NGX_HTTP_NO_CONTENT
-        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED)
+    return r->headers_out.status == NGX_HTTP_OK
+           && ngx_http_idempotency_policy_grpc(&r->headers_out.content_type)
+              != NGX_HTTP_IDEMPOTENCY_GRPC_NONE;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_answer_grpc_status(ngx_http_request_t *r)
+{
+    ngx_str_t                    *value;
+    ngx_http_idempotency_grpc_e   grpc;
+
+    static ngx_str_t  name = ngx_string("grpc-status");
+
+    grpc = ngx_http_idempotency_policy_grpc(&r->headers_out.content_type);
+
+    if (r->headers_out.status != NGX_HTTP_OK
+        || grpc == NGX_HTTP_IDEMPOTENCY_GRPC_NONE)
     {
-        return;
+        return r->headers_out.status;
     }
 
-    r->headers_out.content_length_n = ctx->body_len;
+    value = ngx_http_idempotency_header_find(&r->headers_out.trailers, &name);
+
+    if (value == NULL) {
+        value = ngx_http_idempotency_header_find(&r->headers_out.headers,
+                                                 &name);
+    }
+
+    if (value == NULL && grpc == NGX_HTTP_IDEMPOTENCY_GRPC_WEB) {
+        return r->headers_out.status;
+    }
+
+    return ngx_http_idempotency_policy_grpc_status(value);
 }
 
 
 void
-ngx_http_idempotency_answer_give(ngx_http_request_t *r,
+ngx_http_idempotency_answer_attach(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
 {
     op->status = r->headers_out.status;
 
-    if (!ctx->keep) {
+    if (!ctx->capture.keep) {
         return;
     }
 
@@ -369,12 +407,12 @@ ngx_http_idempotency_answer_give(ngx_http_request_t *r,
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency cannot store the header of the answer of "
                       "record \"%*xs\", the answer is not kept",
-                      (size_t) 8, ctx->digest);
+                      (size_t) 8, ctx->id.digest);
         return;
     }
 
-    op->body = ctx->body;
-    op->body_len = ctx->body_len;
+    op->body = ctx->capture.body;
+    op->body_len = ctx->capture.size;
 
     ngx_http_idempotency_answer_seal(r, ctx, op);
 }
@@ -391,7 +429,7 @@ ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
     if (secret && ngx_idempotency_seal(secret[0], op) != NGX_OK) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency cannot seal the answer of record "
-                      "\"%*xs\", it is not kept", (size_t) 8, ctx->digest);
+                      "\"%*xs\", it is not kept", (size_t) 8, ctx->id.digest);
         return;
     }
 
@@ -399,12 +437,12 @@ ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
         && op->head.len + op->body_len
            > op->store->largest + NGX_IDEMPOTENCY_STORE_HEAD)
     {
-        /* it could be written, and not be read again */
+        /* the store could write the record, but not read it again */
 
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency answer of record \"%*xs\" is too large "
                       "with its header, it is not kept",
-                      (size_t) 8, ctx->digest);
+                      (size_t) 8, ctx->id.digest);
         return;
     }
 
@@ -418,17 +456,13 @@ ngx_http_idempotency_answer_encode(ngx_http_request_t *r,
 {
     ngx_idempotency_answer_t  answer;
 
-    if (ctx->complete) {
-        ngx_http_idempotency_answer_announce(r, ctx);
-    }
-
     answer.status = r->headers_out.status;
     answer.status_line = r->headers_out.status_line;
     answer.content_type = r->headers_out.content_type;
     answer.content_length = r->headers_out.content_length_n;
     answer.last_modified = r->headers_out.last_modified_time;
 
-    /* a charset within the type is found there again */
+    /* a charset in the type is parsed from the type again */
 
     if (r->headers_out.content_type_len == r->headers_out.content_type.len) {
         answer.charset = r->headers_out.charset;
@@ -501,7 +535,7 @@ ngx_http_idempotency_answer_fields(ngx_http_request_t *r,
 
         if (h[i].hash == 0) {
 
-            /* it keeps nginx from adding its own, and is empty in a record */
+            /* an empty line in the record: nginx must not add its own */
 
             ngx_str_null(&field->value);
         }
@@ -534,7 +568,7 @@ ngx_http_idempotency_answer_hidden(ngx_http_idempotency_ctx_t *ctx,
 }
 
 
-/* what X-Accel-Charset has said */
+/* the charset of X-Accel-Charset */
 
 static ngx_int_t
 ngx_http_idempotency_answer_charset(ngx_http_request_t *r,

@@ -1,6 +1,7 @@
 
 /*
- * The answer that a request collects: its bytes, and what is kept of them.
+ * The answer of an upstream: what it says of itself, its bytes, and what is
+ * stored of them.
  */
 
 
@@ -12,49 +13,56 @@
 
 
 /*
- * The upstream's own word on what its answer means, if its header was received
- * whole; ctx->ttl is set if it gives one.  The header line is taken out of the
- * answer.
+ * What the upstream says of the outcome in X-Accel-Idempotency, if its header
+ * was received whole; a ttl there is ctx->capture.ttl.  The header line is
+ * removed from the answer.
  */
-ngx_http_idempotency_word_e ngx_http_idempotency_answer_word(
+ngx_http_idempotency_override_e ngx_http_idempotency_answer_override(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx,
     const ngx_http_idempotency_facts_t *facts);
 
-/* Takes that header line out; returns its value, or NULL. */
+/* Removes that header line only; returns its value, or NULL. */
 ngx_str_t *ngx_http_idempotency_answer_strip(ngx_http_request_t *r);
 
-/* Can this answer be kept at all, as far as its header tells? */
-ngx_uint_t ngx_http_idempotency_answer_storable(ngx_http_request_t *r,
+/*
+ * A header has come: forgets what was collected of an earlier one.  Sets
+ * ctx->capture.keep if this answer can be stored, as far as its header tells.
+ */
+void ngx_http_idempotency_answer_begin(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-
-/* Forgets what was collected. */
-void ngx_http_idempotency_answer_reset(ngx_http_idempotency_ctx_t *ctx);
 
 /*
  * Copies the bytes of a chain and marks them as consumed.  NGX_OK: the last
- * one was there.  NGX_AGAIN: more will come.  NGX_DECLINED: it became too
- * much, "in" is what was not copied.  NGX_ERROR: memory is short.
+ * one was there; a length that was not known is set.  NGX_ABORT: it was, and
+ * the body is not as long as the header says.  NGX_AGAIN: more will come.
+ * NGX_DECLINED: too much, "in" is what was not copied.  NGX_ERROR: memory.
  */
 ngx_int_t ngx_http_idempotency_answer_collect(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t **in);
-
-/* Puts a chain behind what was collected, without copying its bytes. */
-ngx_int_t ngx_http_idempotency_answer_keep(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in);
 
 /* Is the body as long as the header says? */
 ngx_uint_t ngx_http_idempotency_answer_is_whole(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
-/* The length is known now: the first answer says it, as replays will. */
-void ngx_http_idempotency_answer_announce(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
+/*
+ * Is it an answer of a gRPC server?  Then its end decides: the HTTP status is
+ * always 200, the result is in the trailer "grpc-status", or in a header of
+ * that name if there is no body.  A status other than 200 comes from a proxy
+ * or from nginx.
+ */
+ngx_uint_t ngx_http_idempotency_answer_is_grpc(ngx_http_request_t *r);
 
 /*
- * Hands the answer to the operation that will keep it, sealed if there is a
- * secret.  What cannot be handed over is not kept.
+ * The HTTP status that a whole answer is judged as: its own, or that of its
+ * grpc-status, or 0 if that is missing.
  */
-void ngx_http_idempotency_answer_give(ngx_http_request_t *r,
+ngx_uint_t ngx_http_idempotency_answer_grpc_status(ngx_http_request_t *r);
+
+/*
+ * Gives the answer to the operation that stores it, sealed if there is a
+ * secret.  An answer that cannot be stored is left out, which is logged.
+ */
+void ngx_http_idempotency_answer_attach(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
 
 /* The same for an operation that has its head and body already. */

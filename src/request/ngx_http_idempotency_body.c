@@ -103,12 +103,12 @@ ngx_http_idempotency_body_read_file(ngx_http_request_t *r, ngx_buf_t *b,
 
 ngx_int_t
 ngx_http_idempotency_body_parse(ngx_http_request_t *r, ngx_uint_t json,
-    ngx_http_idempotency_doc_t *doc)
+    ngx_idempotency_body_tree_t *tree)
 {
     ngx_int_t  rc;
     ngx_str_t  body;
 
-    ngx_http_idempotency_doc_start(doc);
+    ngx_idempotency_body_tree_start(tree);
 
     if (ngx_http_idempotency_body_whole(r, &body) != NGX_OK) {
         return NGX_ERROR;
@@ -119,18 +119,18 @@ ngx_http_idempotency_body_parse(ngx_http_request_t *r, ngx_uint_t json,
     }
 
     if (ngx_http_idempotency_body_encoded(r)) {
-        doc->error = "compressed";
+        tree->error = "compressed";
         rc = NGX_DECLINED;
 
     } else {
-        rc = json ? ngx_http_idempotency_json_parse(doc, &body)
-                  : ngx_http_idempotency_form_parse(doc, &body);
+        rc = json ? ngx_idempotency_json_parse(tree, &body)
+                  : ngx_idempotency_form_parse(tree, &body);
     }
 
     if (rc == NGX_DECLINED) {
         ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
                       "idempotency request body is not %s: %s at byte %uz",
-                      json ? "JSON" : "a form", doc->error, doc->offset);
+                      json ? "JSON" : "a form", tree->error, tree->offset);
     }
 
     return rc;
@@ -139,10 +139,10 @@ ngx_http_idempotency_body_parse(ngx_http_request_t *r, ngx_uint_t json,
 
 void
 ngx_http_idempotency_body_free(ngx_http_request_t *r,
-    ngx_http_idempotency_doc_t *doc)
+    ngx_idempotency_body_tree_t *tree)
 {
-    if (doc) {
-        ngx_http_idempotency_doc_free(doc);
+    if (tree) {
+        ngx_idempotency_body_tree_free(tree);
     }
 
     if (ngx_http_idempotency_body_copy) {

@@ -9,7 +9,7 @@
 
 
 #include "ngx_http_idempotency.h"
-#include "ngx_http_idempotency_doc.h"
+#include "ngx_idempotency_body_tree.h"
 
 
 typedef ngx_int_t (*ngx_http_idempotency_body_pt)(const u_char *data,
@@ -38,9 +38,9 @@ ngx_int_t ngx_http_idempotency_body_whole(ngx_http_request_t *r,
  * whatever this returns.
  */
 ngx_int_t ngx_http_idempotency_body_parse(ngx_http_request_t *r,
-    ngx_uint_t json, ngx_http_idempotency_doc_t *doc);
+    ngx_uint_t json, ngx_idempotency_body_tree_t *tree);
 void ngx_http_idempotency_body_free(ngx_http_request_t *r,
-    ngx_http_idempotency_doc_t *doc);
+    ngx_idempotency_body_tree_t *tree);
 
 /* Is there a Content-Encoding other than "identity"? */
 ngx_uint_t ngx_http_idempotency_body_encoded(ngx_http_request_t *r);

@@ -1,16 +1,14 @@
 
 /*
- * Header and body filter: hold, collect, complete, let go.
+ * Header and body filter: hold the answer, collect it, store it, send it.
  */
 
 
 #include "ngx_http_idempotency_capture.h"
 #include "ngx_http_idempotency_answer.h"
 #include "ngx_http_idempotency_context.h"
-#include "ngx_http_idempotency_dry.h"
-#include "ngx_http_idempotency_event.h"
+#include "ngx_http_idempotency_dry_run.h"
 #include "ngx_http_idempotency_failpoint.h"
-#include "ngx_http_idempotency_grpc.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
@@ -24,19 +22,21 @@ static ngx_idempotency_op_e ngx_http_idempotency_capture_decide(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in);
+static ngx_idempotency_op_e ngx_http_idempotency_capture_outcome(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
 static void ngx_http_idempotency_capture_stored(ngx_idempotency_op_t *op);
-static void ngx_http_idempotency_capture_go_on(ngx_http_request_t *r);
+static void ngx_http_idempotency_capture_write_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_capture_upgrade(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-static ngx_int_t ngx_http_idempotency_capture_broken(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_capture_error(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
-static void ngx_http_idempotency_capture_swallow(ngx_chain_t *in);
-static void ngx_http_idempotency_capture_by_close(ngx_http_request_t *r);
+static void ngx_http_idempotency_capture_consume(ngx_chain_t *in);
+static void ngx_http_idempotency_capture_warn_by_close(ngx_http_request_t *r);
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
@@ -73,11 +73,11 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
                    : ngx_http_next_header_filter(r);
     }
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
-    if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED) {
-        if (ctx && ctx->dry) {
-            ngx_http_idempotency_dry_header(r, ctx);
+    if (ctx == NULL || ctx->state != NGX_HTTP_IDEMPOTENCY_STATE_OWNED) {
+        if (ctx && ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_DRY_RUN) {
+            ngx_http_idempotency_dry_run_header(r, ctx);
         }
 
         if (ngx_http_idempotency_upstream_asked(r)) {
@@ -87,9 +87,9 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN) {
+    if (ctx->capture.state == NGX_HTTP_IDEMPOTENCY_CAPTURE_OPEN) {
 
-        if (ctx->cut) {
+        if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_ERROR) {
             (void) ngx_http_idempotency_problem_retry(r,
                                          &ngx_http_idempotency_capture_retry);
         }
@@ -97,16 +97,16 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_STORE) {
+    if (ctx->capture.state == NGX_HTTP_IDEMPOTENCY_CAPTURE_STORE) {
 
-        /* the answer is on its way to the store, no other one counts */
+        /* an answer is being stored: an error after it does not count */
 
         return NGX_OK;
     }
 
     /* an error after a header that was held brings a second header */
 
-    ngx_http_idempotency_answer_reset(ctx);
+    ngx_http_idempotency_answer_begin(r, ctx);
 
     ngx_http_idempotency_failpoint(ctx, "after_header");
 
@@ -116,14 +116,15 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
     type = ngx_http_idempotency_capture_decide(r, ctx);
 
-    if (type != NGX_IDEMPOTENCY_COMPLETE
-        || !ngx_http_idempotency_answer_storable(r, ctx))
-    {
+    if (type != NGX_IDEMPOTENCY_COMPLETE) {
+        ctx->capture.keep = 0;
+    }
+
+    if (!ctx->capture.keep) {
         return ngx_http_idempotency_capture_store(r, ctx, type);
     }
 
-    ctx->keep = 1;
-    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT;
+    ctx->capture.state = NGX_HTTP_IDEMPOTENCY_CAPTURE_COLLECT;
 
     r->filter_need_in_memory = 1;
 
@@ -134,7 +135,7 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
         r->header_only = 1;
 
         return ngx_http_idempotency_capture_store(r, ctx,
-                                   ngx_http_idempotency_grpc_judge(r, ctx));
+                               ngx_http_idempotency_capture_outcome(r, ctx));
     }
 
     return NGX_OK;
@@ -150,24 +151,25 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
 
     ngx_http_idempotency_upstream_facts(r, ctx, &facts);
 
-    /* what the client sees is kept, what the upstream said decides */
+    /* the status of the upstream decides, that of the client is stored */
 
     if (facts.status == 0) {
         facts.status = r->headers_out.status;
     }
 
-    facts.word = ngx_http_idempotency_answer_word(r, ctx, &facts);
+    facts.override = ngx_http_idempotency_answer_override(r, ctx, &facts);
 
-    /* another request's answer, which a cache has kept, is not sent */
+    /* a cached answer of another request is not sent */
 
-    ctx->cut = facts.stale;
+    ctx->capture.send = facts.stale ? NGX_HTTP_IDEMPOTENCY_SEND_ERROR
+                                    : NGX_HTTP_IDEMPOTENCY_SEND_ANSWER;
 
-    ctx->grpc = facts.word == NGX_HTTP_IDEMPOTENCY_WORD_NONE
+    ctx->capture.grpc = facts.override == NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE
                 && facts.answered
                 && facts.status == r->headers_out.status
-                && ngx_http_idempotency_grpc_is(r);
+                && ngx_http_idempotency_answer_is_grpc(r);
 
-    if (ctx->grpc) {
+    if (ctx->capture.grpc) {
         return NGX_IDEMPOTENCY_COMPLETE;
     }
 
@@ -184,7 +186,7 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
 
     ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                   "idempotency record \"%*xs\" is %s, status %ui",
-                  (size_t) 8, ctx->digest,
+                  (size_t) 8, ctx->id.digest,
                   type == NGX_IDEMPOTENCY_RELEASE ? "released" : "unknown",
                   r->headers_out.status);
 
@@ -218,17 +220,17 @@ ngx_http_idempotency_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_next_body_filter(r, in);
     }
 
-    switch (ctx->answer) {
+    switch (ctx->capture.state) {
 
-    case NGX_HTTP_IDEMPOTENCY_ANSWER_COLLECT:
+    case NGX_HTTP_IDEMPOTENCY_CAPTURE_COLLECT:
         return ngx_http_idempotency_capture_collect(r, ctx, in);
 
-    case NGX_HTTP_IDEMPOTENCY_ANSWER_STORE:
+    case NGX_HTTP_IDEMPOTENCY_CAPTURE_STORE:
 
         /* what comes meanwhile stays with its sender, as for a slow client */
 
-        if (in && !ctx->complete
-            && ngx_http_idempotency_answer_keep(r, ctx, in) != NGX_OK)
+        if (in && !ctx->capture.complete
+            && ngx_chain_add_copy(r->pool, &ctx->capture.body, in) != NGX_OK)
         {
             return NGX_ERROR;
         }
@@ -242,8 +244,8 @@ ngx_http_idempotency_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     default: /* NONE, OPEN */
 
-        if (ctx->dropped && in) {
-            ngx_http_idempotency_capture_swallow(in);
+        if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_RECORD && in) {
+            ngx_http_idempotency_capture_consume(in);
             return NGX_OK;
         }
 
@@ -260,16 +262,12 @@ ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
 
     case NGX_OK:
 
-        if (!ngx_http_idempotency_answer_is_whole(r, ctx)) {
-            break;
-        }
-
         if (ngx_http_idempotency_upstream_by_close(r)) {
-            ngx_http_idempotency_capture_by_close(r);
+            ngx_http_idempotency_capture_warn_by_close(r);
         }
 
         return ngx_http_idempotency_capture_store(r, ctx,
-                                   ngx_http_idempotency_grpc_judge(r, ctx));
+                               ngx_http_idempotency_capture_outcome(r, ctx));
 
     case NGX_AGAIN:
 
@@ -281,44 +279,80 @@ ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
 
     case NGX_DECLINED:
 
-        /* too large: executed, but the answer is not kept */
+        /* too large: executed, but the answer is not stored */
 
-        ctx->keep = 0;
+        ctx->capture.keep = 0;
 
-        if (ngx_http_idempotency_answer_keep(r, ctx, in) != NGX_OK) {
+        if (ngx_chain_add_copy(r->pool, &ctx->capture.body, in) != NGX_OK) {
             break;
         }
 
         return ngx_http_idempotency_capture_store(r, ctx,
                                                   NGX_IDEMPOTENCY_COMPLETE);
 
-    default: /* NGX_ERROR */
+    default: /* NGX_ABORT, NGX_ERROR */
         break;
     }
 
     /* the answer broke off */
 
-    ctx->keep = 0;
-    ctx->cut = 1;
+    ctx->capture.keep = 0;
+    ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_ERROR;
 
     return ngx_http_idempotency_capture_store(r, ctx,
                                               NGX_IDEMPOTENCY_MARK_UNKNOWN);
 }
 
 
+static ngx_idempotency_op_e
+ngx_http_idempotency_capture_outcome(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_e          type;
+    ngx_http_idempotency_facts_t  facts;
+
+    if (!ctx->capture.grpc) {
+        return NGX_IDEMPOTENCY_COMPLETE;
+    }
+
+    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
+
+    facts.status = ngx_http_idempotency_answer_grpc_status(r);
+
+    type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
+                                               ctx->conf->retryable);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency gRPC answer, as status %ui: %s",
+                   facts.status, ngx_idempotency_ops[type]);
+
+    if (type != NGX_IDEMPOTENCY_COMPLETE) {
+        ctx->capture.keep = 0;
+
+        ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                      "idempotency record \"%*xs\" is %s, its grpc-status "
+                      "means status %ui", (size_t) 8, ctx->id.digest,
+                      type == NGX_IDEMPOTENCY_RELEASE ? "released"
+                                                      : "unknown",
+                      facts.status);
+    }
+
+    return type;
+}
+
+
 /*
- * Tells the store.  The answer is let go when the store has acknowledged, or
- * when it cannot: then the client still gets what the upstream said.
+ * Stores the outcome.  The answer is sent when the store has acknowledged, or
+ * when it cannot: then the client still gets what the upstream has sent.
  */
 
 static ngx_int_t
 ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type)
 {
-    ngx_int_t              rc;
     ngx_idempotency_op_t  *op;
 
-    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_STORE;
+    ctx->capture.state = NGX_HTTP_IDEMPOTENCY_CAPTURE_STORE;
 
     op = ngx_http_idempotency_context_op(ctx, type);
 
@@ -326,7 +360,7 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
         return ngx_http_idempotency_capture_open(r, ctx);
     }
 
-    ngx_http_idempotency_answer_give(r, ctx, op);
+    ngx_http_idempotency_answer_attach(r, ctx, op);
 
     op->fence = ctx->fence;
     op->handler = ngx_http_idempotency_capture_stored;
@@ -335,9 +369,7 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
     ngx_http_idempotency_failpoint(ctx, "before_complete");
 
-    rc = ngx_http_idempotency_context_submit(ctx);
-
-    if (rc != NGX_AGAIN) {
+    if (ngx_idempotency_op_submit(op) != NGX_AGAIN) {
         return ngx_http_idempotency_capture_open(r, ctx);
     }
 
@@ -352,9 +384,9 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
 
 /*
- * A sender that is still there, and has nothing to send now, would not call
- * the filters before it has: see ngx_http_upstream_process_downstream().  The
- * header of a stream is not to wait for its first event.
+ * An upstream that is still there, and has sent nothing more, would not call
+ * the filters: see ngx_http_upstream_process_downstream().  The header of a
+ * stream must not wait for its first event.
  */
 
 static void
@@ -366,9 +398,12 @@ ngx_http_idempotency_capture_stored(ngx_idempotency_op_t *op)
     ctx = op->data;
     r = ctx->request;
 
-    if (ngx_http_idempotency_upstream_alive(r) && !ctx->complete && !ctx->cut) {
-        ctx->sender = r->write_event_handler;
-        r->write_event_handler = ngx_http_idempotency_capture_go_on;
+    if (ngx_http_idempotency_upstream_alive(r)
+        && !ctx->capture.complete
+        && ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_ANSWER)
+    {
+        ctx->capture.write_handler = r->write_event_handler;
+        r->write_event_handler = ngx_http_idempotency_capture_write_handler;
     }
 
     ngx_http_idempotency_context_wake(op);
@@ -376,18 +411,18 @@ ngx_http_idempotency_capture_stored(ngx_idempotency_op_t *op)
 
 
 static void
-ngx_http_idempotency_capture_go_on(ngx_http_request_t *r)
+ngx_http_idempotency_capture_write_handler(ngx_http_request_t *r)
 {
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
-    r->write_event_handler = ctx->sender;
+    r->write_event_handler = ctx->capture.write_handler;
 
-    if (ctx->answer == NGX_HTTP_IDEMPOTENCY_ANSWER_STORE
+    if (ctx->capture.state == NGX_HTTP_IDEMPOTENCY_CAPTURE_STORE
         && ngx_http_output_filter(r, NULL) == NGX_ERROR)
     {
-        /* as ngx_http_request_handler(): the sender's cleanup takes one */
+        /* as ngx_http_request_handler(): the upstream's cleanup takes one */
 
         r->main->count++;
         ngx_http_finalize_request(r, NGX_ERROR);
@@ -412,7 +447,7 @@ ngx_http_idempotency_capture_upgrade(ngx_http_request_t *r,
     ngx_idempotency_op_drop(ctx->op);
     ctx->op = NULL;
 
-    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN;
+    ctx->capture.state = NGX_HTTP_IDEMPOTENCY_CAPTURE_OPEN;
 
     return ngx_http_next_header_filter(r);
 }
@@ -431,17 +466,17 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
 
     ngx_idempotency_lease_let_go(&ctx->held);
 
-    ctx->answer = NGX_HTTP_IDEMPOTENCY_ANSWER_OPEN;
+    ctx->capture.state = NGX_HTTP_IDEMPOTENCY_CAPTURE_OPEN;
     r->buffered &= ~NGX_HTTP_IDEMPOTENCY_BUFFERED;
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "idempotency answer goes, %uz bytes collected",
-                   ctx->body_len);
+                   "idempotency sends the answer, %uz bytes collected",
+                   ctx->capture.size);
 
     if (op == NULL || op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "idempotency store did not take what became of record "
-                      "\"%*xs\"", (size_t) 8, ctx->digest);
+                      "idempotency store could not store the outcome of record "
+                      "\"%*xs\"", (size_t) 8, ctx->id.digest);
 
     } else if (op->result == NGX_IDEMPOTENCY_REFUSED
                && op->type == NGX_IDEMPOTENCY_COMPLETE)
@@ -449,37 +484,33 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
         return ngx_http_idempotency_capture_refused(r, ctx);
     }
 
-    if (ctx->cut) {
-        return ngx_http_idempotency_capture_broken(r);
-    }
-
-    if (ctx->complete) {
-        ngx_http_idempotency_answer_announce(r, ctx);
+    if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_ERROR) {
+        return ngx_http_idempotency_capture_error(r);
     }
 
     rc = ngx_http_next_header_filter(r);
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only
-        || ctx->body == NULL)
+        || ctx->capture.body == NULL)
     {
         return rc;
     }
 
     /* even if the header could not leave at once */
 
-    return ngx_http_next_body_filter(r, ctx->body);
+    return ngx_http_next_body_filter(r, ctx->capture.body);
 }
 
 
 /*
- * Nothing was sent: the client gets a clean error.  Where the sender has
- * ended, ngx_http_finalize_request() makes it of what is returned, and
- * error_page may even ask another upstream for it; where it has not,
- * ngx_http_filter_finalize_request() makes the sender stop.
+ * Nothing was sent: the client gets a clean error.  If the upstream has ended,
+ * ngx_http_finalize_request() makes it of what is returned, and error_page may
+ * even ask another upstream for it; if not, ngx_http_filter_finalize_request()
+ * makes the upstream stop.
  */
 
 static ngx_int_t
-ngx_http_idempotency_capture_broken(ngx_http_request_t *r)
+ngx_http_idempotency_capture_error(ngx_http_request_t *r)
 {
     if (ngx_http_idempotency_upstream_alive(r)) {
         return ngx_http_filter_finalize_request(r,
@@ -496,8 +527,8 @@ ngx_http_idempotency_capture_broken(ngx_http_request_t *r)
 
 
 /*
- * Somebody else owns the record now: what it says is the answer, not what we
- * have got.
+ * Another owner has settled the record: the client gets what the record says
+ * instead of this answer.
  */
 
 static ngx_int_t
@@ -509,14 +540,14 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     ngx_http_idempotency_verdict_e  verdict;
 
     ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                  "idempotency record \"%*xs\" was settled by somebody else, "
-                  "the answer of this request is dropped",
-                  (size_t) 8, ctx->digest);
+                  "idempotency record \"%*xs\" was settled by another request "
+                  "or an operator, the answer of this request is dropped",
+                  (size_t) 8, ctx->id.digest);
 
-    /* also what is still to come */
+    /* the body filter drops what is still to come */
 
-    ctx->dropped = 1;
-    ngx_http_idempotency_capture_swallow(ctx->body);
+    ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_RECORD;
+    ngx_http_idempotency_capture_consume(ctx->capture.body);
 
     ngx_http_clean_header(r);
 
@@ -558,7 +589,7 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
 
 
 static void
-ngx_http_idempotency_capture_swallow(ngx_chain_t *in)
+ngx_http_idempotency_capture_consume(ngx_chain_t *in)
 {
     for ( /* void */ ; in; in = in->next) {
         in->buf->pos = in->buf->last;
@@ -567,10 +598,10 @@ ngx_http_idempotency_capture_swallow(ngx_chain_t *in)
 }
 
 
-/* the end of the connection is its only end: it may have been cut */
+/* Only the closed connection has ended the answer: it may be truncated. */
 
 static void
-ngx_http_idempotency_capture_by_close(ngx_http_request_t *r)
+ngx_http_idempotency_capture_warn_by_close(ngx_http_request_t *r)
 {
     ngx_http_idempotency_main_conf_t  *imcf;
 
@@ -581,8 +612,8 @@ ngx_http_idempotency_capture_by_close(ngx_http_request_t *r)
     }
 
     ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                  "idempotency keeps an answer that has no length and ended "
-                  "with its connection, nobody can tell whether it was cut: "
+                  "idempotency stores an answer that has no length and ended "
+                  "with its connection, it may be truncated: "
                   "let the upstream send a length or chunks, as with "
                   "\"proxy_http_version 1.1\" or \"fastcgi_keep_conn on\"; "
                   "further ones are counted only");

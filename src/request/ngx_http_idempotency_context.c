@@ -1,32 +1,53 @@
 
 /*
- * The request's context: create, find again after redirects, settle at the
- * end.
+ * The request's context: created, found again after redirects, its operations
+ * and its result.
  */
 
 
 #include "ngx_http_idempotency_context.h"
-#include "ngx_http_idempotency_dry.h"
-#include "ngx_http_idempotency_policy.h"
-#include "ngx_http_idempotency_upstream.h"
-#include "ngx_http_idempotency_variables.h"
-#include "ngx_http_idempotency_wait.h"
-#include "ngx_idempotency_random.h"
 #include "ngx_idempotency_share.h"
 
 
+/* the end of a log line; the name of a location may be cut off */
+#define NGX_HTTP_IDEMPOTENCY_EVENT_TEXT  512
+
+
 static void ngx_http_idempotency_context_cleanup(void *data);
-static void ngx_http_idempotency_context_count(
-    ngx_http_idempotency_ctx_t *ctx);
-static ngx_uint_t ngx_http_idempotency_context_unheard(
-    ngx_http_idempotency_ctx_t *ctx);
-static void ngx_http_idempotency_context_abandon(
-    ngx_http_idempotency_ctx_t *ctx);
+
+
+/* in the order of ngx_http_idempotency_result_e */
+
+ngx_str_t  ngx_http_idempotency_result_names[] = {
+    ngx_string("off"),
+    ngx_string("new"),
+    ngx_string("replayed"),
+    ngx_string("rejected"),
+    ngx_string("in_progress"),
+    ngx_string("waited"),
+    ngx_string("mismatch"),
+    ngx_string("missing"),
+    ngx_string("invalid"),
+    ngx_string("unknown"),
+    ngx_string("out_of_order"),
+    ngx_string("not_issued"),
+    ngx_string("expired"),
+    ngx_string("bypassed"),
+    ngx_string("store_error")
+};
+
+
+/* in the order of ngx_http_idempotency_state_e */
+
+const char  *ngx_http_idempotency_state_names[] = {
+    "NEW", "BODY", "READY", "CLAIM", "PROBE", "WAIT", "OWNED", "REPLAY",
+    "REFUSED", "PASSED", "DRY_RUN"
+};
 
 
 ngx_http_idempotency_ctx_t *
 ngx_http_idempotency_context_create(ngx_http_request_t *r,
-    ngx_http_idempotency_loc_conf_t *ilcf)
+    ngx_http_idempotency_loc_conf_t *ilcf, ngx_http_idempotency_end_pt end)
 {
     ngx_pool_cleanup_t          *cln;
     ngx_http_idempotency_ctx_t  *ctx;
@@ -42,9 +63,8 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
 
     ctx->request = r;
     ctx->conf = ilcf;
-    ctx->last_body = &ctx->body;
-
-    ngx_http_idempotency_upstream_begin(r, ctx);
+    ctx->end = end;
+    ctx->capture.last = &ctx->capture.body;
 
     cln->handler = ngx_http_idempotency_context_cleanup;
 
@@ -58,58 +78,11 @@ ngx_http_idempotency_context_create(ngx_http_request_t *r,
 }
 
 
-void
-ngx_http_idempotency_context_begin(ngx_http_idempotency_ctx_t *ctx)
-{
-    ctx->in_flight = ctx->conf->store;
-
-    ngx_idempotency_begins(ctx->in_flight->now->in_flight);
-}
-
-
-void
-ngx_http_idempotency_context_restart(ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_idempotency_lease_let_go(&ctx->held);
-
-    if (ctx->dry) {
-        ngx_http_idempotency_dry_end(ctx);
-        ctx->dry = 0;
-    }
-
-    if (ctx->op) {
-        ngx_idempotency_op_drop(ctx->op);
-        ctx->op = NULL;
-    }
-
-    if (ctx->in_flight) {
-        ngx_idempotency_ends(ctx->in_flight->now->in_flight);
-        ctx->in_flight = NULL;
-    }
-
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_NEW;
-    ctx->result = NGX_HTTP_IDEMPOTENCY_OFF;
-    ctx->refused = 0;
-    ctx->flags = 0;
-}
-
-
 ngx_http_idempotency_ctx_t *
-ngx_http_idempotency_context_get(ngx_http_request_t *r)
+ngx_http_idempotency_context_find(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t          *cln;
     ngx_http_idempotency_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_idempotency_module);
-
-    if (ctx || (!r->internal && !r->filter_finalize)) {
-        return ctx;
-    }
-
-    /*
-     * ngx_http_internal_redirect(), ngx_http_named_location() and
-     * ngx_http_filter_finalize_request() have cleared the contexts
-     */
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
 
@@ -121,13 +94,6 @@ ngx_http_idempotency_context_get(ngx_http_request_t *r)
     }
 
     return NULL;
-}
-
-
-ngx_int_t
-ngx_http_idempotency_context_owner(ngx_http_idempotency_ctx_t *ctx)
-{
-    return ngx_idempotency_random(ctx->owner, NGX_IDEMPOTENCY_OWNER_LEN);
 }
 
 
@@ -151,22 +117,15 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
         return NULL;
     }
 
-    ngx_memcpy(op->digest, ctx->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
-    ngx_memcpy(op->owner, ctx->owner, NGX_IDEMPOTENCY_OWNER_LEN);
-    ngx_memcpy(op->fingerprint, ctx->fingerprint,
-               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
-
-    op->flags = ctx->flags;
+    op->id = ctx->id;
+    op->flags = ctx->identity.flags;
 
     if (ctx->conf->wait) {
         op->flags |= NGX_IDEMPOTENCY_TELL;
     }
 
-    op->number = ctx->number;
-    op->epoch = ctx->epoch;
-
     op->lease = ctx->conf->lease;
-    op->ttl = ctx->ttl ? ctx->ttl : ctx->conf->ttl;
+    op->ttl = ctx->capture.ttl ? ctx->capture.ttl : ctx->conf->ttl;
     op->tombstone = ctx->conf->tombstone;
 
     op->handler = ngx_http_idempotency_context_wake;
@@ -177,22 +136,30 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
 }
 
 
-ngx_int_t
-ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx)
-{
-    return ngx_idempotency_op_submit(ctx->op);
-}
-
-
 void
-ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx)
+ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
 {
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_OWNED;
-    ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
+    ngx_connection_t            *c;
+    ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx->upstream.method = ctx->request->method;
+    ctx = op->data;
+    c = ctx->request->connection;
 
-    ngx_http_idempotency_context_hold(ctx);
+    ctx->store_time += ngx_current_msec - op->submitted;
+
+    /* many large answers may arrive before the first of them is sent */
+
+    if (op->record.body.len >= NGX_IDEMPOTENCY_SHARE_MIN
+        && ngx_idempotency_seal_open(ctx->conf->secrets, ctx->id.digest,
+                                     &op->record.head, &op->record.body)
+           == NGX_OK)
+    {
+        ctx->op = ngx_idempotency_share(op);
+    }
+
+    /* ngx_http_request_handler() goes on with the phases or the writer */
+
+    ngx_post_event(c->write, &ngx_posted_events);
 }
 
 
@@ -206,12 +173,7 @@ ngx_http_idempotency_context_hold(ngx_http_idempotency_ctx_t *ctx)
     held = &ctx->held;
 
     held->store = op->store;
-
-    ngx_memcpy(held->line.digest, op->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
-    ngx_memcpy(held->line.owner, op->owner, NGX_IDEMPOTENCY_OWNER_LEN);
-    ngx_memcpy(held->line.fingerprint, op->fingerprint,
-               NGX_IDEMPOTENCY_FINGERPRINT_LEN);
-
+    held->line.id = op->id;
     held->line.fence = op->record.fence;
     held->line.flags = op->flags & NGX_IDEMPOTENCY_SEQUENCE;
     held->line.lease = op->lease;
@@ -242,36 +204,80 @@ ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx)
 
 
 void
-ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op)
+ngx_http_idempotency_event(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_result_e result, ngx_str_t *code)
 {
-    ngx_connection_t            *c;
-    ngx_http_idempotency_ctx_t  *ctx;
+    ctx->result = result;
 
-    ctx = op->data;
-    c = ctx->request->connection;
+    /* without a source the record has no name yet */
 
-    ctx->store_time += ngx_current_msec - op->submitted;
-
-    /* many large answers may come before the first of them is sent */
-
-    if (op->record.body.len >= NGX_IDEMPOTENCY_SHARE_MIN
-        && ngx_idempotency_seal_open(ctx->conf->secrets, ctx->digest,
-                                     &op->record.head, &op->record.body)
-           == NGX_OK)
-    {
-        ctx->op = ngx_idempotency_share(op);
-    }
-
-    /* ngx_http_request_handler() goes on with the phases or the writer */
-
-    ngx_post_event(c->write, &ngx_posted_events);
+    ngx_http_idempotency_event_log(ctx->request->connection->log, ctx->conf,
+                                   result, code,
+                                   ctx->identity.source.len ? ctx->id.digest
+                                                            : NULL,
+                                   ngx_http_idempotency_event_location(ctx));
 }
 
 
-/*
- * The request's memory is still there, its connection may be gone.  The
- * upstream has been finalized before, so the bytes sent are known.
- */
+void
+ngx_http_idempotency_event_log(ngx_log_t *log,
+    ngx_http_idempotency_loc_conf_t *conf,
+    ngx_http_idempotency_result_e result, ngx_str_t *code, u_char *digest,
+    ngx_str_t *location)
+{
+    u_char  *p, *last;
+    u_char   text[NGX_HTTP_IDEMPOTENCY_EVENT_TEXT];
+
+    if (result == NGX_HTTP_IDEMPOTENCY_NEW
+        || result == NGX_HTTP_IDEMPOTENCY_OFF
+        || log->log_level < conf->log_level)
+    {
+        return;
+    }
+
+    p = text;
+    last = text + sizeof(text);
+
+    if (code) {
+        p = ngx_slprintf(p, last, ", code \"%V\"", code);
+    }
+
+    if (digest) {
+        p = ngx_slprintf(p, last, ", record \"%*xs\"", (size_t) 8, digest);
+    }
+
+    p = ngx_slprintf(p, last, ", location \"%V\"", location);
+
+    ngx_log_error(conf->log_level, log, 0, "idempotency %s \"%V\"%*s",
+                  conf->dry_run ? "dry run: request would have been"
+                                : "request was",
+                  &ngx_http_idempotency_result_names[result],
+                  (size_t) (p - text), text);
+}
+
+
+ngx_str_t *
+ngx_http_idempotency_event_location(ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_location_t   *locations;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    if (ctx->conf->endpoint) {
+        clcf = ngx_http_get_module_loc_conf(ctx->request,
+                                            ngx_http_core_module);
+        return &clcf->name;
+    }
+
+    /* after a redirect the core's location is another one */
+
+    imcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_idempotency_module);
+    locations = imcf->locations.elts;
+
+    return &locations[ctx->conf->location].location;
+}
+
 
 static void
 ngx_http_idempotency_context_cleanup(void *data)
@@ -279,127 +285,16 @@ ngx_http_idempotency_context_cleanup(void *data)
     ngx_http_idempotency_ctx_t *ctx = data;
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "idempotency ends, result \"%V\", way:%d answer:%d",
+                   "idempotency ends, result \"%V\", state %s, capture:%d",
                    &ngx_http_idempotency_result_names[ctx->result],
-                   ctx->way, ctx->answer);
+                   ngx_http_idempotency_state_names[ctx->state],
+                   ctx->capture.state);
 
-    if (ctx->upstream.gone) {
-        *ctx->upstream.gone = 1;
-    }
-
-    ngx_idempotency_lease_let_go(&ctx->held);
-    ngx_http_idempotency_wait_end(ctx);
-
-    if (ctx->dry) {
-        ngx_http_idempotency_dry_end(ctx);
-    }
-
-    ngx_http_idempotency_context_count(ctx);
-
-    if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_OWNED && !ctx->settled) {
-        ngx_http_idempotency_context_abandon(ctx);
-    }
-
-    if (ngx_http_idempotency_context_unheard(ctx)) {
-        ngx_http_idempotency_context_take_back(ctx);
+    if (ctx->end) {
+        ctx->end(ctx);
     }
 
     if (ctx->op) {
         ngx_idempotency_op_drop(ctx->op);
     }
-}
-
-
-static void
-ngx_http_idempotency_context_count(ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_http_idempotency_main_conf_t  *imcf;
-
-    imcf = ngx_http_get_module_main_conf(ctx->request,
-                                         ngx_http_idempotency_module);
-
-    if (ctx->in_flight == NULL) {
-        return;
-    }
-
-    ngx_idempotency_ends(ctx->in_flight->now->in_flight);
-
-    /* of a dry run whose store has not answered, the answer is counted */
-
-    if (imcf->cells && !(ctx->dry && ctx->op == NULL))
-    {
-        ngx_idempotency_count(imcf->cells[ctx->conf->location
-                                          * NGX_HTTP_IDEMPOTENCY_RESULTS
-                                          + ctx->result]);
-    }
-}
-
-
-/*
- * The store has granted a claim, or may have, and the client was seen leaving
- * in the same turn of the event loop: the phases did not run again.
- */
-
-static ngx_uint_t
-ngx_http_idempotency_context_unheard(ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_idempotency_op_t  *op;
-
-    op = ctx->op;
-
-    if (ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_CLAIM
-        || op == NULL
-        || op->pending
-        || op->type != NGX_IDEMPOTENCY_CLAIM)
-    {
-        return 0;
-    }
-
-    return op->unsure
-           || (op->error == NGX_IDEMPOTENCY_ERROR_NONE
-               && op->result == NGX_IDEMPOTENCY_GRANTED);
-}
-
-
-static void
-ngx_http_idempotency_context_abandon(ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_int_t                      rc;
-    ngx_uint_t                     level;
-    ngx_idempotency_op_e           type;
-    ngx_idempotency_op_t          *op;
-    ngx_http_idempotency_facts_t   facts;
-
-    ngx_http_idempotency_upstream_facts(ctx->request, ctx, &facts);
-
-    if (facts.answered) {
-
-        /* it broke off before its last byte was collected */
-
-        type = NGX_IDEMPOTENCY_MARK_UNKNOWN;
-
-    } else {
-        type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
-                                                   ctx->conf->retryable);
-    }
-
-    op = ngx_http_idempotency_context_op(ctx, type);
-
-    if (op == NULL) {
-        rc = NGX_ERROR;
-
-    } else {
-        op->fence = ctx->fence;
-        op->handler = NULL;
-        rc = ngx_idempotency_op_submit(op);
-    }
-
-    level = (rc == NGX_ERROR) ? NGX_LOG_ERR : ctx->conf->log_level;
-
-    ngx_log_error(level, ngx_cycle->log, 0,
-                  "idempotency request ended without an answer, record "
-                  "\"%*xs\" is %s%s", (size_t) 8, ctx->digest,
-                  type == NGX_IDEMPOTENCY_RELEASE ? "released"
-                                                  : "unknown",
-                  rc == NGX_ERROR ? " once its lease is over" : "");
 }

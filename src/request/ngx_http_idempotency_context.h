@@ -1,6 +1,7 @@
 
 /*
- * The request's context: create, find again after redirects, settle at the end.
+ * The request's context: created, found again after redirects, its operations
+ * and its result.
  */
 
 
@@ -12,56 +13,89 @@
 
 
 /*
- * A context for a main request, found again after internal redirects, which
- * clear the module contexts.  NULL when memory is short.  When the request
- * ends, whatever its claim still owes the store is settled.
+ * The context of a main request, or NULL.  ngx_http_internal_redirect(),
+ * ngx_http_named_location() and ngx_http_filter_finalize_request() clear the
+ * contexts of all modules: it is looked for then.
+ */
+
+#define ngx_http_idempotency_get_ctx(r)                                       \
+    (ngx_http_get_module_ctx(r, ngx_http_idempotency_module)                  \
+     || (!(r)->internal && !(r)->filter_finalize)                             \
+     ? ngx_http_get_module_ctx(r, ngx_http_idempotency_module)                \
+     : ngx_http_idempotency_context_find(r))
+
+/* Does the location protect requests of this method? */
+
+#define ngx_http_idempotency_protects(r, ilcf)                                \
+    ((ilcf)->store && (ilcf)->endpoint == NULL                                \
+     && ((r)->method & (ilcf)->methods))
+
+/* all moves: see ngx_http_idempotency_state_e */
+
+#define ngx_http_idempotency_set_state(ctx, to)                               \
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, (ctx)->request->connection->log, 0,    \
+                   "idempotency %s -> %s",                                    \
+                   ngx_http_idempotency_state_names[(ctx)->state],            \
+                   ngx_http_idempotency_state_names[to]);                     \
+    (ctx)->state = to
+
+
+/*
+ * A context for a main request.  When the request ends "end" is called,
+ * unless it is NULL.  Returns NULL when memory is short.
  */
 ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_create(
-    ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf);
+    ngx_http_request_t *r, ngx_http_idempotency_loc_conf_t *ilcf,
+    ngx_http_idempotency_end_pt end);
 
-/* From now on the request is counted as one in flight. */
-void ngx_http_idempotency_context_begin(ngx_http_idempotency_ctx_t *ctx);
-
-/*
- * The request has passed a location without protection, and has come to
- * another one that may protect it: the context is as good as new.
- */
-void ngx_http_idempotency_context_restart(ngx_http_idempotency_ctx_t *ctx);
-
-/* The context of a main request, or NULL. */
-ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_get(
+/* For ngx_http_idempotency_get_ctx() only. */
+ngx_http_idempotency_ctx_t *ngx_http_idempotency_context_find(
     ngx_http_request_t *r);
 
-/* Draws the owner of the claim.  NGX_ERROR: there are no random bytes. */
-ngx_int_t ngx_http_idempotency_context_owner(ngx_http_idempotency_ctx_t *ctx);
-
 /*
- * Makes the next operation of the request ctx->op: what the record is, who
- * owns it and how long it is kept are filled in.  NULL when memory is short.
+ * Makes the next operation of the request ctx->op: identity, retention and
+ * handler are filled in.  With the default handler the request is woken by
+ * its write event when the operation is over.  NULL when memory is short.
  */
 ngx_idempotency_op_t *ngx_http_idempotency_context_op(
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
 
-/*
- * Submits ctx->op.  As ngx_idempotency_op_submit(); with NGX_AGAIN the
- * request is woken by its write event.
- */
-ngx_int_t ngx_http_idempotency_context_submit(ngx_http_idempotency_ctx_t *ctx);
-
-/* What an operation calls that is over, unless its caller sets another. */
+/* The default handler, for a handler that does more than that. */
 void ngx_http_idempotency_context_wake(ngx_idempotency_op_t *op);
 
-/* The claim was granted: holds its lease until the request is settled. */
-void ngx_http_idempotency_context_own(ngx_http_idempotency_ctx_t *ctx);
-
-/* Its lease only. */
+/* ctx->op is a claim that was granted: holds its lease. */
 void ngx_http_idempotency_context_hold(ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * The claim failed and may have worked all the same: it is released behind
- * the request, however long that takes.  ctx->op stays what it is.
+ * A claim got no reply and may have been granted: releases it behind the
+ * request, however long that takes.  ctx->op stays what it is.
  */
 void ngx_http_idempotency_context_take_back(ngx_http_idempotency_ctx_t *ctx);
+
+/*
+ * Sets the result of the request and logs it, at the level of the location:
+ * a line for each result but "new" and "off".  "code" is that of a problem, or
+ * NULL.  Of several results of one request the last one counts.
+ */
+void ngx_http_idempotency_event(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_result_e result, ngx_str_t *code);
+
+/* The log line of a result, for a request that may be gone. */
+void ngx_http_idempotency_event_log(ngx_log_t *log,
+    ngx_http_idempotency_loc_conf_t *conf,
+    ngx_http_idempotency_result_e result, ngx_str_t *code, u_char *digest,
+    ngx_str_t *location);
+
+/* The name of the location that is protected, or that answers itself. */
+ngx_str_t *ngx_http_idempotency_event_location(
+    ngx_http_idempotency_ctx_t *ctx);
+
+
+/* by ngx_http_idempotency_result_e */
+extern ngx_str_t  ngx_http_idempotency_result_names[];
+
+/* by ngx_http_idempotency_state_e, for the debug log */
+extern const char  *ngx_http_idempotency_state_names[];
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_CONTEXT_H_INCLUDED_ */

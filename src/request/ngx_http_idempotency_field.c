@@ -7,27 +7,16 @@
 #include "ngx_http_idempotency_field.h"
 #include "ngx_http_idempotency_body.h"
 #include "ngx_http_idempotency_context.h"
-#include "ngx_http_idempotency_number.h"
+#include "ngx_idempotency_number.h"
 
 
 static ngx_int_t ngx_http_idempotency_field_load(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_uint_t json);
 static ngx_int_t ngx_http_idempotency_field_take(ngx_http_request_t *r,
-    ngx_http_idempotency_doc_t *doc, ngx_http_idempotency_doc_node_t *node,
+    ngx_idempotency_body_tree_t *tree, ngx_idempotency_body_tree_node_t *node,
     ngx_http_idempotency_field_value_t *value);
-static ngx_uint_t ngx_http_idempotency_field_claims(ngx_http_request_t *r,
+static ngx_uint_t ngx_http_idempotency_field_expects(ngx_http_request_t *r,
     ngx_uint_t json);
-
-
-ngx_uint_t
-ngx_http_idempotency_field_any(ngx_http_request_t *r)
-{
-    ngx_http_idempotency_main_conf_t  *imcf;
-
-    imcf = ngx_http_get_module_main_conf(r, ngx_http_idempotency_module);
-
-    return imcf->fields.nelts != 0;
-}
 
 
 ngx_int_t
@@ -39,18 +28,20 @@ ngx_http_idempotency_field_variable(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t          *ctx;
     ngx_http_idempotency_field_value_t  *value;
 
-    ctx = ngx_http_idempotency_context_get(r->main);
+    ctx = ngx_http_idempotency_get_ctx(r->main);
 
     v->not_found = 1;
 
-    if (ctx == NULL || !ctx->body_read) {
+    if (ctx == NULL || !ctx->request_body.read) {
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "idempotency field \"%V\" before the body",
                        &field->name);
         return NGX_OK;
     }
 
-    if (field->json ? !ctx->json_read : !ctx->form_read) {
+    if (field->json ? !ctx->request_body.json_parsed
+                    : !ctx->request_body.form_parsed)
+    {
         if (ngx_http_idempotency_field_load(r->main, ctx, field->json)
             != NGX_OK)
         {
@@ -58,16 +49,16 @@ ngx_http_idempotency_field_variable(ngx_http_request_t *r,
         }
     }
 
-    value = &ctx->fields[field->index];
+    value = &ctx->request_body.fields[field->index];
 
     if (value->twice) {
 
-        /* nobody can tell which of them counts for the upstream */
+        /* it is not known which of them the upstream would take */
 
         ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
                       "idempotency field \"%V\" occurs twice in the form",
                       &field->name);
-        ctx->body_invalid = 1;
+        ctx->request_body.invalid = 1;
         return NGX_OK;
     }
 
@@ -91,38 +82,38 @@ static ngx_int_t
 ngx_http_idempotency_field_load(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_uint_t json)
 {
-    ngx_int_t                           rc;
-    ngx_uint_t                          i;
-    ngx_http_idempotency_doc_t          doc;
-    ngx_http_idempotency_field_t      **field;
-    ngx_http_idempotency_doc_node_t    *node;
-    ngx_http_idempotency_main_conf_t   *imcf;
+    ngx_int_t                          rc;
+    ngx_uint_t                         i;
+    ngx_idempotency_body_tree_t        tree;
+    ngx_http_idempotency_field_t     **field;
+    ngx_idempotency_body_tree_node_t  *node;
+    ngx_http_idempotency_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_idempotency_module);
 
-    if (ctx->fields == NULL) {
-        ctx->fields = ngx_pcalloc(r->pool, imcf->fields.nelts
+    if (ctx->request_body.fields == NULL) {
+        ctx->request_body.fields = ngx_pcalloc(r->pool, imcf->fields.nelts
                                 * sizeof(ngx_http_idempotency_field_value_t));
-        if (ctx->fields == NULL) {
+        if (ctx->request_body.fields == NULL) {
             return NGX_ERROR;
         }
     }
 
     if (json) {
-        ctx->json_read = 1;
+        ctx->request_body.json_parsed = 1;
 
     } else {
-        ctx->form_read = 1;
+        ctx->request_body.form_parsed = 1;
     }
 
-    if (!ngx_http_idempotency_field_claims(r, json)) {
+    if (!ngx_http_idempotency_field_expects(r, json)) {
         return NGX_OK;
     }
 
-    rc = ngx_http_idempotency_body_parse(r, json, &doc);
+    rc = ngx_http_idempotency_body_parse(r, json, &tree);
 
     if (rc == NGX_DECLINED) {
-        ctx->body_invalid = 1;
+        ctx->request_body.invalid = 1;
     }
 
     field = imcf->fields.elts;
@@ -133,15 +124,15 @@ ngx_http_idempotency_field_load(ngx_http_request_t *r,
             continue;
         }
 
-        node = ngx_http_idempotency_doc_find(&doc, field[i]->path.names,
-                                             field[i]->path.n);
+        node = ngx_idempotency_body_tree_find(&tree, field[i]->path.names,
+                                              field[i]->path.n);
         if (node) {
-            rc = ngx_http_idempotency_field_take(r, &doc, node,
-                                                 &ctx->fields[i]);
+            rc = ngx_http_idempotency_field_take(r, &tree, node,
+                                                 &ctx->request_body.fields[i]);
         }
     }
 
-    ngx_http_idempotency_body_free(r, &doc);
+    ngx_http_idempotency_body_free(r, &tree);
 
     return rc == NGX_ERROR ? NGX_ERROR : NGX_OK;
 }
@@ -149,13 +140,13 @@ ngx_http_idempotency_field_load(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_idempotency_field_take(ngx_http_request_t *r,
-    ngx_http_idempotency_doc_t *doc, ngx_http_idempotency_doc_node_t *node,
+    ngx_idempotency_body_tree_t *tree, ngx_idempotency_body_tree_node_t *node,
     ngx_http_idempotency_field_value_t *value)
 {
-    u_char                           *p;
-    ngx_http_idempotency_doc_node_t  *next;
+    u_char                            *p;
+    ngx_idempotency_body_tree_node_t  *next;
 
-    next = &doc->nodes[node->next];
+    next = &tree->nodes[node->next];
 
     if (node->next
         && next->name_len == node->name_len
@@ -165,21 +156,21 @@ ngx_http_idempotency_field_take(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (node->type != NGX_HTTP_IDEMPOTENCY_DOC_STRING
-        && node->type != NGX_HTTP_IDEMPOTENCY_DOC_NUMBER)
+    if (node->type != NGX_IDEMPOTENCY_BODY_TREE_STRING
+        && node->type != NGX_IDEMPOTENCY_BODY_TREE_NUMBER)
     {
         return NGX_OK;
     }
 
-    p = ngx_pnalloc(r->pool, ngx_http_idempotency_number_room(node->len));
+    p = ngx_pnalloc(r->pool, ngx_idempotency_number_room(node->len));
     if (p == NULL) {
         return NGX_ERROR;
     }
 
     value->text.data = p;
 
-    p = (node->type == NGX_HTTP_IDEMPOTENCY_DOC_NUMBER)
-        ? ngx_http_idempotency_number_write(p, node->data, node->len)
+    p = (node->type == NGX_IDEMPOTENCY_BODY_TREE_NUMBER)
+        ? ngx_idempotency_number_write(p, node->data, node->len)
         : ngx_cpymem(p, node->data, node->len);
 
     value->text.len = p - value->text.data;
@@ -190,12 +181,12 @@ ngx_http_idempotency_field_take(ngx_http_request_t *r,
 
 
 /*
- * Is the body what these variables are about?  One that says nothing is taken
+ * Is the body JSON, or a form, by its Content-Type?  Without one it is taken
  * for JSON.
  */
 
 static ngx_uint_t
-ngx_http_idempotency_field_claims(ngx_http_request_t *r, ngx_uint_t json)
+ngx_http_idempotency_field_expects(ngx_http_request_t *r, ngx_uint_t json)
 {
     u_char     *p, *last;
     ngx_str_t   type;

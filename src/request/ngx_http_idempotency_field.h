@@ -12,15 +12,9 @@
 
 
 /*
- * May key, source or scope depend on the body?  Any value may, through a map,
- * once such variables exist.
- */
-ngx_uint_t ngx_http_idempotency_field_any(ngx_http_request_t *r);
-
-/*
  * The get handler of such a variable; "data" is an
  * ngx_http_idempotency_field_t.  Empty before the body is read.  A body that
- * cannot be read sets ctx->body_invalid.
+ * cannot be read sets ctx->request_body.invalid.
  */
 ngx_int_t ngx_http_idempotency_field_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);

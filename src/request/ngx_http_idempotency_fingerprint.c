@@ -1,14 +1,14 @@
 
 /*
- * What must be equal in a duplicate.
+ * The fingerprint: what must be equal in a duplicate.
  */
 
 
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_body.h"
-#include "ngx_http_idempotency_canonical.h"
-#include "ngx_http_idempotency_digest.h"
-#include "ngx_http_idempotency_parts.h"
+#include "ngx_idempotency_canonical.h"
+#include "ngx_idempotency_digest.h"
+#include "ngx_idempotency_multipart.h"
 
 
 /*
@@ -25,12 +25,39 @@
     ((kind) << NGX_HTTP_IDEMPOTENCY_FINGERPRINT_BITS | (hash))
 
 
+/* the lists of the location, for the multipart body that is being read */
+
+typedef struct {
+    ngx_array_t                       *include;
+    ngx_array_t                       *exclude;
+    ngx_uint_t                         skip;      /* this part */
+} ngx_http_idempotency_fingerprint_lists_t;
+
+
+static ngx_uint_t ngx_http_idempotency_fingerprint_is_multipart(
+    ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_uint_t kind, ngx_uint_t lists);
+static ngx_int_t ngx_http_idempotency_fingerprint_raw_parts(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_fingerprint_multipart(
+    ngx_http_request_t *r, ngx_array_t *include, ngx_array_t *exclude);
+static ngx_int_t ngx_http_idempotency_fingerprint_parts(ngx_http_request_t *r,
+    ngx_uint_t parts);
+static ngx_int_t ngx_http_idempotency_fingerprint_parts_body(
+    const u_char *data, size_t len);
+static ngx_int_t ngx_http_idempotency_fingerprint_parts_event(
+    ngx_idempotency_multipart_t *mp,
+    ngx_idempotency_multipart_event_e event, const u_char *data,
+    size_t len);
+static ngx_int_t ngx_http_idempotency_fingerprint_part_head(
+    ngx_idempotency_multipart_part_t *part);
+static ngx_uint_t ngx_http_idempotency_fingerprint_listed(ngx_array_t *paths,
+    ngx_str_t *name);
 static ngx_int_t ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r,
     ngx_uint_t json, ngx_array_t *include, ngx_array_t *exclude);
 static void ngx_http_idempotency_fingerprint_mark(
-    ngx_http_idempotency_doc_t *doc, ngx_array_t *paths, ngx_uint_t mark);
+    ngx_idempotency_body_tree_t *tree, ngx_array_t *paths, ngx_uint_t mark);
 static ngx_uint_t ngx_http_idempotency_fingerprint_made(
     ngx_http_idempotency_loc_conf_t *ilcf, const u_char *fingerprint);
 static ngx_int_t ngx_http_idempotency_fingerprint_make_as(
@@ -39,6 +66,11 @@ static uint32_t ngx_http_idempotency_fingerprint_paths(ngx_array_t *paths,
     u_char type);
 static ngx_int_t ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_secret_t *secret);
+
+
+static ngx_idempotency_multipart_t  ngx_http_idempotency_fingerprint_reader;
+static ngx_http_idempotency_fingerprint_lists_t
+    ngx_http_idempotency_fingerprint_lists;
 
 
 /* in the order of the numbers of the kinds */
@@ -70,13 +102,13 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     rc = NGX_DECLINED;
 
     if (kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW
-        && ngx_http_idempotency_parts_expected(r))
+        && ngx_http_idempotency_fingerprint_is_multipart(r))
     {
         rc = ngx_http_idempotency_fingerprint_make(r, ctx,
                                NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW_PARTS, 1);
     }
 
-    /* what is not well-formed counts byte by byte */
+    /* a body that is not well-formed counts byte by byte */
 
     if (rc == NGX_DECLINED) {
         rc = ngx_http_idempotency_fingerprint_make(r, ctx, kind, 1);
@@ -93,7 +125,26 @@ ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
 }
 
 
-/* sets ctx->content, and how it was made; "lists": those of the location */
+static ngx_uint_t
+ngx_http_idempotency_fingerprint_is_multipart(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *type;
+
+    type = r->headers_in.content_type;
+
+    /* the first character is enough to exclude most requests */
+
+    return type
+           && type->value.len
+           && (type->value.data[0] | 0x20) == 'm'
+           && ngx_idempotency_multipart_is(&type->value);
+}
+
+
+/*
+ * Sets ctx->identity.content and how it was made; "lists": with the lists of
+ * the location.
+ */
 
 static ngx_int_t
 ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
@@ -103,6 +154,7 @@ ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
     ngx_int_t                         rc;
     ngx_str_t                         with;
     ngx_uint_t                        how;
+    const ngx_str_t                  *parts[2];
     ngx_array_t                      *include, *exclude;
     ngx_http_idempotency_loc_conf_t  *ilcf;
 
@@ -112,12 +164,10 @@ ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(
-               &ngx_http_idempotency_fingerprint_kinds[kind])
-           != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&with) != NGX_OK)
-    {
+    parts[0] = &ngx_http_idempotency_fingerprint_kinds[kind];
+    parts[1] = &with;
+
+    if (ngx_idempotency_digest_start(r->connection->log, parts, 2) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -128,15 +178,15 @@ ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
 
     case NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW:
         rc = ngx_http_idempotency_body_read(r,
-                                            ngx_http_idempotency_digest_add);
+                                            ngx_idempotency_digest_add);
         break;
 
     case NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW_PARTS:
-        rc = ngx_http_idempotency_parts_raw(r);
+        rc = ngx_http_idempotency_fingerprint_raw_parts(r);
         break;
 
     case NGX_HTTP_IDEMPOTENCY_FINGERPRINT_MULTIPART:
-        rc = ngx_http_idempotency_parts(r, include, exclude);
+        rc = ngx_http_idempotency_fingerprint_multipart(r, include, exclude);
         break;
 
     default:
@@ -154,12 +204,224 @@ ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
                          ? ilcf->fingerprint_hash
                          : ngx_http_idempotency_fingerprint_hash(ilcf, 0));
 
-    p = ctx->fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
+    p = ctx->id.fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
 
     p[0] = (u_char) (how >> 8);
     p[1] = (u_char) how;
 
-    return ngx_http_idempotency_digest_finish(ctx->content);
+    return ngx_idempotency_digest_finish(ctx->identity.content);
+}
+
+
+/* All bytes of the body but those of the boundary. */
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_raw_parts(ngx_http_request_t *r)
+{
+    u_char                        around;
+    ngx_int_t                     rc;
+    ngx_idempotency_multipart_t  *mp;
+
+    mp = &ngx_http_idempotency_fingerprint_reader;
+
+    if (ngx_idempotency_digest_inner_start() != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_idempotency_fingerprint_parts(r, 0);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    /* the epilogue; and whether CRLF was before the first delimiter */
+
+    around = (u_char) (mp->preamble | mp->epilogue << 1);
+
+    if (ngx_idempotency_digest_inner_end() != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_idempotency_digest_add(&around, 1);
+}
+
+
+/*
+ * The parts of a multipart body, in the order in which they were sent: of each
+ * its name, file names, type, encoding and content.  The length of a content
+ * is not known before it was read, so each has a digest of its own, of fixed
+ * length: no two lists of parts give the outer one the same bytes.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_multipart(ngx_http_request_t *r,
+    ngx_array_t *include, ngx_array_t *exclude)
+{
+    ngx_int_t                     rc;
+    ngx_idempotency_multipart_t  *mp;
+
+    /* as for other documents, no body is one without values */
+
+    if (r->request_body == NULL || r->request_body->bufs == NULL) {
+        return NGX_OK;
+    }
+
+    mp = &ngx_http_idempotency_fingerprint_reader;
+
+    ngx_http_idempotency_fingerprint_lists.include = include;
+    ngx_http_idempotency_fingerprint_lists.exclude = exclude;
+
+    if (ngx_http_idempotency_body_encoded(r)) {
+        mp->error = "compressed";
+        mp->offset = 0;
+        rc = NGX_DECLINED;
+
+    } else {
+        rc = ngx_http_idempotency_fingerprint_parts(r, 1);
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                      "idempotency request body is not multipart/form-data: "
+                      "%s at byte %uz", mp->error, mp->offset);
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_parts(ngx_http_request_t *r, ngx_uint_t parts)
+{
+    ngx_int_t                     rc;
+    ngx_str_t                     type;
+    ngx_idempotency_multipart_t  *mp;
+
+    mp = &ngx_http_idempotency_fingerprint_reader;
+
+    ngx_str_null(&type);
+
+    if (r->headers_in.content_type) {
+        type = r->headers_in.content_type->value;
+    }
+
+    mp->handler = ngx_http_idempotency_fingerprint_parts_event;
+
+    rc = ngx_idempotency_multipart_start(mp, &type, parts);
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_idempotency_body_read(r,
+                                 ngx_http_idempotency_fingerprint_parts_body);
+    }
+
+    return rc == NGX_OK ? ngx_idempotency_multipart_end(mp) : rc;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_parts_body(const u_char *data, size_t len)
+{
+    return ngx_idempotency_multipart_read(
+                                     &ngx_http_idempotency_fingerprint_reader,
+                                     data, len);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_parts_event(ngx_idempotency_multipart_t *mp,
+    ngx_idempotency_multipart_event_e event, const u_char *data,
+    size_t len)
+{
+    ngx_str_t                                 *name;
+    ngx_http_idempotency_fingerprint_lists_t  *lists;
+
+    lists = &ngx_http_idempotency_fingerprint_lists;
+
+    if (event == NGX_IDEMPOTENCY_MULTIPART_PART) {
+        name = &mp->part.name;
+
+        lists->skip = ngx_http_idempotency_fingerprint_listed(lists->exclude,
+                                                              name)
+                      || (lists->include
+                          && !ngx_http_idempotency_fingerprint_listed(
+                                                       lists->include, name));
+
+        return lists->skip
+               ? NGX_OK
+               : ngx_http_idempotency_fingerprint_part_head(&mp->part);
+    }
+
+    if (mp->parts && lists->skip) {
+        return NGX_OK;
+    }
+
+    if (event == NGX_IDEMPOTENCY_MULTIPART_BYTES) {
+        return ngx_idempotency_digest_inner_add(data, len);
+    }
+
+    /* event == NGX_IDEMPOTENCY_MULTIPART_END */
+
+    if (ngx_idempotency_digest_inner_end() != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return mp->parts ? NGX_OK : ngx_idempotency_digest_inner_start();
+}
+
+
+/* The fields before the content of a part. */
+
+static ngx_int_t
+ngx_http_idempotency_fingerprint_part_head(
+    ngx_idempotency_multipart_part_t *part)
+{
+    u_char      there;
+    ngx_uint_t  i;
+    ngx_str_t  *fields[5];
+
+    fields[0] = &part->name;
+    fields[1] = &part->filename;
+    fields[2] = &part->filename_ext;
+    fields[3] = &part->type;
+    fields[4] = &part->encoding;
+
+    for (i = 0; i < 5; i++) {
+        there = (fields[i]->data != NULL);
+
+        if (ngx_idempotency_digest_add(&there, 1) != NGX_OK
+            || (there && ngx_idempotency_digest_add_part(fields[i])
+                         != NGX_OK))
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return ngx_idempotency_digest_inner_start();
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_fingerprint_listed(ngx_array_t *paths, ngx_str_t *name)
+{
+    ngx_uint_t                    i;
+    ngx_http_idempotency_path_t  *path;
+
+    if (paths == NULL) {
+        return 0;
+    }
+
+    path = paths->elts;
+
+    for (i = 0; i < paths->nelts; i++) {
+        if (path[i].n == 1
+            && path[i].names[0].len == name->len
+            && ngx_memcmp(path[i].names[0].data, name->data, name->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -167,29 +429,29 @@ static ngx_int_t
 ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r, ngx_uint_t json,
     ngx_array_t *include, ngx_array_t *exclude)
 {
-    ngx_int_t                   rc;
-    ngx_http_idempotency_doc_t  doc;
+    ngx_int_t                    rc;
+    ngx_idempotency_body_tree_t  tree;
 
-    rc = ngx_http_idempotency_body_parse(r, json, &doc);
+    rc = ngx_http_idempotency_body_parse(r, json, &tree);
 
     if (rc == NGX_OK) {
-        ngx_http_idempotency_fingerprint_mark(&doc, include,
-                                          NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED);
-        ngx_http_idempotency_fingerprint_mark(&doc, exclude,
-                                          NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED);
+        ngx_http_idempotency_fingerprint_mark(&tree, include,
+                                          NGX_IDEMPOTENCY_BODY_TREE_INCLUDED);
+        ngx_http_idempotency_fingerprint_mark(&tree, exclude,
+                                          NGX_IDEMPOTENCY_BODY_TREE_EXCLUDED);
 
-        rc = ngx_http_idempotency_canonical(&doc, include != NULL,
-                                            ngx_http_idempotency_digest_add);
+        rc = ngx_idempotency_canonical(&tree, include != NULL,
+                                       ngx_idempotency_digest_add);
     }
 
-    ngx_http_idempotency_body_free(r, &doc);
+    ngx_http_idempotency_body_free(r, &tree);
 
     return rc;
 }
 
 
 static void
-ngx_http_idempotency_fingerprint_mark(ngx_http_idempotency_doc_t *doc,
+ngx_http_idempotency_fingerprint_mark(ngx_idempotency_body_tree_t *tree,
     ngx_array_t *paths, ngx_uint_t mark)
 {
     ngx_uint_t                    i;
@@ -202,7 +464,7 @@ ngx_http_idempotency_fingerprint_mark(ngx_http_idempotency_doc_t *doc,
     path = paths->elts;
 
     for (i = 0; i < paths->nelts; i++) {
-        ngx_http_idempotency_doc_mark(doc, path[i].names, path[i].n, mark);
+        ngx_idempotency_body_tree_mark(tree, path[i].names, path[i].n, mark);
     }
 }
 
@@ -264,7 +526,7 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
 
     static u_char  none[NGX_IDEMPOTENCY_KEY_ID_LEN];
 
-    if (ngx_http_idempotency_fingerprint_same(ctx->conf, ctx->fingerprint,
+    if (ngx_http_idempotency_fingerprint_same(ctx->conf, ctx->id.fingerprint,
                                               other))
     {
         return NGX_OK;
@@ -280,7 +542,7 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
                           "idempotency record \"%*xs\" was made with a "
                           "secret that is not known: keep old ones behind the "
                           "first \"idempotency_secret\" for as long as "
-                          "records live", (size_t) 8, ctx->digest);
+                          "records live", (size_t) 8, ctx->id.digest);
             return NGX_DECLINED;
         }
     }
@@ -288,7 +550,7 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
     how = ngx_http_idempotency_fingerprint_made(ctx->conf, other);
 
     if (how != ngx_http_idempotency_fingerprint_made(ctx->conf,
-                                                     ctx->fingerprint))
+                                                     ctx->id.fingerprint))
     {
         rc = ngx_http_idempotency_fingerprint_make_as(r, ctx, how);
 
@@ -332,7 +594,7 @@ ngx_http_idempotency_fingerprint_make_as(ngx_http_request_t *r,
                       "idempotency record \"%*xs\" was made with another "
                       "\"idempotency_fingerprint\" than that of this "
                       "location: the request was not compared with the first "
-                      "one", (size_t) 8, ctx->digest);
+                      "one", (size_t) 8, ctx->id.digest);
         return NGX_ABORT;
     }
 
@@ -342,9 +604,9 @@ ngx_http_idempotency_fingerprint_make_as(ngx_http_request_t *r,
 
         /* the first body was such a document and this one is not */
 
-        ngx_memzero(ctx->content, NGX_IDEMPOTENCY_DIGEST_LEN);
+        ngx_memzero(ctx->identity.content, NGX_IDEMPOTENCY_DIGEST_LEN);
 
-        p = ctx->fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
+        p = ctx->id.fingerprint + NGX_IDEMPOTENCY_FINGERPRINT_SUM;
 
         p[0] = (u_char) (how >> 8);
         p[1] = (u_char) how;
@@ -419,12 +681,12 @@ ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
     u_char  *p;
     u_char   keyed[NGX_IDEMPOTENCY_DIGEST_LEN];
 
-    p = ctx->content;
+    p = ctx->identity.content;
 
     if (secret) {
-        if (ngx_http_idempotency_digest_keyed(r->connection->log,
-                                              secret->fingerprint,
-                                              ctx->content, keyed)
+        if (ngx_idempotency_digest_keyed(r->connection->log,
+                                         secret->fingerprint,
+                                         ctx->identity.content, keyed)
             != NGX_OK)
         {
             return NGX_ERROR;
@@ -432,13 +694,13 @@ ngx_http_idempotency_fingerprint_with(ngx_http_request_t *r,
 
         p = keyed;
 
-        ngx_memcpy(ctx->fingerprint, secret->id, NGX_IDEMPOTENCY_KEY_ID_LEN);
+        ngx_memcpy(ctx->id.fingerprint, secret->id, NGX_IDEMPOTENCY_KEY_ID_LEN);
 
     } else {
-        ngx_memzero(ctx->fingerprint, NGX_IDEMPOTENCY_KEY_ID_LEN);
+        ngx_memzero(ctx->id.fingerprint, NGX_IDEMPOTENCY_KEY_ID_LEN);
     }
 
-    ngx_memcpy(ctx->fingerprint + NGX_IDEMPOTENCY_KEY_ID_LEN, p,
+    ngx_memcpy(ctx->id.fingerprint + NGX_IDEMPOTENCY_KEY_ID_LEN, p,
                NGX_IDEMPOTENCY_FINGERPRINT_SUM - NGX_IDEMPOTENCY_KEY_ID_LEN);
 
     return NGX_OK;

@@ -12,7 +12,7 @@
 
 
 /*
- * Sets ctx->fingerprint from the body, which must have been read, and the
+ * Sets ctx->id.fingerprint from the body, which must have been read, and the
  * value of with=, and with the first secret if there is one.  All zero when
  * fingerprints are off.  NGX_OK; NGX_DECLINED when the body is not the
  * document that it should be; NGX_ERROR.
@@ -21,7 +21,7 @@ ngx_int_t ngx_http_idempotency_fingerprint(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * Makes ctx->fingerprint with the secret that "other", the fingerprint of a
+ * Makes ctx->id.fingerprint with the secret that "other", the fingerprint of a
  * record, names, and in the way in which that was made, so that the two can be
  * compared.  NGX_OK: it was so already; NGX_DONE: it is another one now;
  * NGX_ABORT: it cannot be made in that way, which is logged; NGX_DECLINED:

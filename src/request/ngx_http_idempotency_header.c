@@ -1,6 +1,6 @@
 
 /*
- * Header lines of an answer: added, found.
+ * Header lines of an answer: add, find.
  */
 
 
@@ -65,12 +65,4 @@ ngx_http_idempotency_header_find(ngx_list_t *list, ngx_str_t *name)
     }
 
     return NULL;
-}
-
-
-ngx_uint_t
-ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name)
-{
-    return key->len == name->len
-           && ngx_strncasecmp(key->data, name->data, name->len) == 0;
 }

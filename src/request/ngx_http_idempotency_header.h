@@ -1,6 +1,6 @@
 
 /*
- * Header lines of an answer: added, found.
+ * Header lines of an answer: add, find.
  */
 
 
@@ -21,6 +21,12 @@
 #define NGX_HTTP_IDEMPOTENCY_LOCATION  ":location"
 #define NGX_HTTP_IDEMPOTENCY_CHARSET   ":charset"
 
+/* Is this the name of a header line?  Case does not matter. */
+
+#define ngx_http_idempotency_header_is(key, name)                             \
+    ((key)->len == (name)->len                                                \
+     && ngx_strncasecmp((key)->data, (name)->data, (name)->len) == 0)
+
 
 /*
  * Adds a line to a list of headers or trailers; nothing is copied.  NULL
@@ -35,9 +41,6 @@ ngx_int_t ngx_http_idempotency_header_no_store(ngx_http_request_t *r);
 /* The value of the first line of that name among headers or trailers. */
 ngx_str_t *ngx_http_idempotency_header_find(ngx_list_t *list,
     ngx_str_t *name);
-
-/* Is this header of that name? */
-ngx_uint_t ngx_http_idempotency_header_is(ngx_str_t *key, ngx_str_t *name);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_HEADER_H_INCLUDED_ */

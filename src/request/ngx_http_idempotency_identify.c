@@ -5,33 +5,28 @@
 
 
 #include "ngx_http_idempotency_identify.h"
-#include "ngx_http_idempotency_digest.h"
-#include "ngx_http_idempotency_key.h"
+#include "ngx_idempotency_digest.h"
+#include "ngx_idempotency_key.h"
 
 
-static ngx_int_t ngx_http_idempotency_identify_number(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
-static void ngx_http_idempotency_identify_dry(
-    ngx_http_idempotency_ctx_t *ctx);
-static ngx_uint_t ngx_http_idempotency_identify_same(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_identify_same_header(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
     ngx_str_t *name, ngx_table_elt_t **line);
-static ngx_int_t ngx_http_idempotency_identify_parse(ngx_pool_t *pool,
-    ngx_str_t *value, size_t max, ngx_str_t *key);
+static ngx_int_t ngx_http_idempotency_identify_parse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *value);
 
 
 ngx_int_t
 ngx_http_idempotency_identify_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    uint64_t                            number;
     ngx_int_t                           rc;
     ngx_http_idempotency_loc_conf_t    *ilcf;
     ngx_http_idempotency_key_header_t  *header;
 
     ilcf = ctx->conf;
-    header = &ctx->key_header;
+    header = &ctx->identity.header;
 
     if (ilcf->key_header.len == 0) {
         return NGX_OK;
@@ -49,105 +44,15 @@ ngx_http_idempotency_identify_header(ngx_http_request_t *r,
     header->last = r->headers_in.headers.last;
     header->n = header->last->nelts;
 
-    rc = ngx_http_idempotency_identify_parse(r->pool, &header->value,
-                                             ilcf->max_key, &ctx->key);
-
-    if (rc == NGX_OK && ilcf->sequence) {
-        rc = ngx_http_idempotency_key_number(&ctx->key, &number);
-    }
-
+    rc = ngx_http_idempotency_identify_parse(r, ctx, &header->value);
     if (rc != NGX_OK) {
-        ngx_str_null(&ctx->key);
+        ngx_str_null(&ctx->identity.key);
         return rc;
     }
 
     header->conf = ilcf;
 
     return NGX_OK;
-}
-
-
-/* the access modules have left the header lines as they were */
-
-static ngx_uint_t
-ngx_http_idempotency_identify_same(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_http_idempotency_key_header_t  *header;
-
-    header = &ctx->key_header;
-
-    return header->conf == ctx->conf
-           && header->line->value.data == header->value.data
-           && header->line->value.len == header->value.len
-           && header->last == r->headers_in.headers.last
-           && header->n == header->last->nelts;
-}
-
-
-ngx_int_t
-ngx_http_idempotency_identify_key(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_int_t                         rc;
-    ngx_str_t                         value;
-    ngx_http_idempotency_loc_conf_t  *ilcf;
-
-    ilcf = ctx->conf;
-
-    if (ilcf->key_header.len) {
-
-        if (!ngx_http_idempotency_identify_same(r, ctx)) {
-            rc = ngx_http_idempotency_identify_header(r, ctx);
-            if (rc != NGX_OK) {
-                return rc;
-            }
-        }
-
-    } else {
-        if (ngx_http_complex_value(r, ilcf->key, &value) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        if (value.len == 0) {
-            return NGX_DECLINED;
-        }
-
-        rc = ngx_http_idempotency_identify_parse(r->pool, &value,
-                                                 ilcf->max_key, &ctx->key);
-        if (rc != NGX_OK) {
-            return rc;
-        }
-    }
-
-    return ilcf->sequence ? ngx_http_idempotency_identify_number(r, ctx)
-                          : NGX_OK;
-}
-
-
-/* the key is the number of a sequence, and the epoch is one too */
-
-static ngx_int_t
-ngx_http_idempotency_identify_number(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ctx->flags = ctx->conf->sequence;
-
-    if (ngx_http_idempotency_key_number(&ctx->key, &ctx->number) != NGX_OK) {
-        return NGX_ABORT;
-    }
-
-    if (ctx->conf->epoch == NULL) {
-        return NGX_OK;
-    }
-
-    if (ngx_http_complex_value(r, ctx->conf->epoch, &ctx->epoch_text)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_idempotency_key_number(&ctx->epoch_text, &ctx->epoch);
 }
 
 
@@ -209,27 +114,103 @@ ngx_http_idempotency_identify_find(ngx_http_request_t *r, ngx_str_t *name,
 }
 
 
-static ngx_int_t
-ngx_http_idempotency_identify_parse(ngx_pool_t *pool, ngx_str_t *value,
-    size_t max, ngx_str_t *key)
-{
-    u_char  *p;
-    size_t   escapes;
+/* The number of a sequence is the key itself. */
 
-    if (ngx_http_idempotency_key_parse(value, max, key, &escapes) != NGX_OK) {
+static ngx_int_t
+ngx_http_idempotency_identify_parse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *value)
+{
+    u_char     *p;
+    size_t      escapes;
+    ngx_str_t  *key;
+
+    key = &ctx->identity.key;
+
+    if (ngx_idempotency_key_parse(value, ctx->conf->max_key, key, &escapes)
+        != NGX_OK)
+    {
         return NGX_ABORT;
     }
 
     if (escapes) {
-        p = ngx_pnalloc(pool, key->len);
+        p = ngx_pnalloc(r->pool, key->len);
         if (p == NULL) {
             return NGX_ERROR;
         }
 
-        ngx_http_idempotency_key_unescape(key, p);
+        ngx_idempotency_key_unescape(key, p);
     }
 
-    return NGX_OK;
+    ctx->id.number = 0;
+
+    return ctx->conf->sequence
+           ? ngx_idempotency_key_number(key, &ctx->id.number) : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_identify_key(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                         rc;
+    ngx_str_t                         value;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+
+    ilcf = ctx->conf;
+
+    if (ilcf->key_header.len) {
+
+        rc = ngx_http_idempotency_identify_same_header(r, ctx)
+             ? NGX_OK : ngx_http_idempotency_identify_header(r, ctx);
+
+    } else {
+        if (ngx_http_complex_value(r, ilcf->key, &value) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (value.len == 0) {
+            return NGX_DECLINED;
+        }
+
+        rc = ngx_http_idempotency_identify_parse(r, ctx, &value);
+    }
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ctx->identity.flags = ilcf->sequence;
+    ctx->id.epoch = 0;
+
+    if (!ilcf->sequence || ilcf->epoch == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_complex_value(r, ilcf->epoch, &ctx->identity.epoch)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_idempotency_key_number(&ctx->identity.epoch, &ctx->id.epoch);
+}
+
+
+/* The access modules have left the header lines as they were. */
+
+static ngx_uint_t
+ngx_http_idempotency_identify_same_header(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_key_header_t  *header;
+
+    header = &ctx->identity.header;
+
+    return header->conf == ctx->conf
+           && header->line->value.data == header->value.data
+           && header->line->value.len == header->value.len
+           && header->last == r->headers_in.headers.last
+           && header->n == header->last->nelts;
 }
 
 
@@ -237,7 +218,9 @@ ngx_int_t
 ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    u_char  tag[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char            *digest;
+    u_char             sequence[NGX_IDEMPOTENCY_DIGEST_LEN];
+    const ngx_str_t   *parts[3];
 
     static ngx_str_t  records[] = {
         ngx_string("record 1"), ngx_string("dry record 1")
@@ -246,30 +229,36 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         ngx_string("sequence 1"), ngx_string("dry sequence 1")
     };
 
+    digest = ctx->id.digest;
+
     if (ctx->conf->source == NULL) {
         return NGX_DECLINED;
     }
 
-    if (ngx_http_complex_value(r, ctx->conf->source, &ctx->source) != NGX_OK) {
+    if (ngx_http_complex_value(r, ctx->conf->source, &ctx->identity.source)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
     /* no longer than its constant part: all of its variables are empty */
 
-    if (ctx->source.len <= ctx->conf->source_text) {
-        ngx_str_null(&ctx->source);
+    if (ctx->identity.source.len <= ctx->conf->source_text) {
+        ngx_str_null(&ctx->identity.source);
         return NGX_DECLINED;
     }
 
-    if (ngx_http_complex_value(r, ctx->conf->scope, &ctx->scope) != NGX_OK) {
+    if (ngx_http_complex_value(r, ctx->conf->scope, &ctx->identity.scope)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    /* that of a sequence was read with the number */
+    /* the epoch of a sequence was read with its number */
 
-    if (ctx->flags == 0
+    if (ctx->identity.flags == 0
         && ctx->conf->epoch
-        && ngx_http_complex_value(r, ctx->conf->epoch, &ctx->epoch_text)
+        && ngx_http_complex_value(r, ctx->conf->epoch, &ctx->identity.epoch)
            != NGX_OK)
     {
         return NGX_ERROR;
@@ -277,71 +266,56 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
 
     if (ngx_http_idempotency_identify_digest(r, ctx,
                                              &records[ctx->conf->dry_run],
-                                             ctx->digest)
+                                             digest)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (ctx->flags == 0) {
-        ngx_http_idempotency_identify_dry(ctx);
-        return NGX_OK;
+    if (ctx->identity.flags) {
+
+        /* the first half is the same for all records of the sequence */
+
+        parts[0] = &sequences[ctx->conf->dry_run];
+        parts[1] = &ctx->identity.scope;
+        parts[2] = &ctx->identity.source;
+
+        if (ngx_idempotency_digest(r->connection->log, parts, 3, sequence)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2, digest,
+                   NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+        ngx_memcpy(digest, sequence, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
     }
 
-    /* half of the name is that of the sequence, and of its mark */
+    if (ctx->conf->dry_run) {
 
-    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(
-                                           &sequences[ctx->conf->dry_run])
-           != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&ctx->scope) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&ctx->source) != NGX_OK
-        || ngx_http_idempotency_digest_finish(tag) != NGX_OK)
-    {
-        return NGX_ERROR;
+        /* a list of records knows those of dry runs by their last bytes */
+
+        ngx_memcpy(digest + NGX_IDEMPOTENCY_DIGEST_LEN
+                   - NGX_IDEMPOTENCY_DRY_LEN,
+                   NGX_IDEMPOTENCY_DRY, NGX_IDEMPOTENCY_DRY_LEN);
     }
-
-    ngx_memcpy(ctx->digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2, ctx->digest,
-               NGX_IDEMPOTENCY_DIGEST_LEN / 2);
-    ngx_memcpy(ctx->digest, tag, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
-
-    ngx_http_idempotency_identify_dry(ctx);
 
     return NGX_OK;
 }
 
 
-/* whoever lists records knows those of dry runs by their last bytes */
-
-static void
-ngx_http_idempotency_identify_dry(ngx_http_idempotency_ctx_t *ctx)
-{
-    if (ctx->conf->dry_run) {
-        ngx_memcpy(ctx->digest + NGX_IDEMPOTENCY_DIGEST_LEN
-                   - NGX_IDEMPOTENCY_DRY_LEN,
-                   NGX_IDEMPOTENCY_DRY, NGX_IDEMPOTENCY_DRY_LEN);
-    }
-}
-
-
 ngx_int_t
 ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *purpose, u_char *digest)
+    ngx_http_idempotency_ctx_t *ctx, const ngx_str_t *purpose, u_char *digest)
 {
-    if (ngx_http_idempotency_digest_start(r->connection->log) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(purpose) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&ctx->scope) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&ctx->source) != NGX_OK
-        || ngx_http_idempotency_digest_add_part(&ctx->key) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    const ngx_str_t  *parts[5];
 
-    if (ctx->epoch_text.len
-        && ngx_http_idempotency_digest_add_part(&ctx->epoch_text) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    parts[0] = purpose;
+    parts[1] = &ctx->identity.scope;
+    parts[2] = &ctx->identity.source;
+    parts[3] = &ctx->identity.key;
+    parts[4] = &ctx->identity.epoch;
 
-    return ngx_http_idempotency_digest_finish(digest);
+    return ngx_idempotency_digest(r->connection->log, parts,
+                                  ctx->identity.epoch.len ? 5 : 4, digest);
 }

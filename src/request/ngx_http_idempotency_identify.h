@@ -12,25 +12,29 @@
 
 
 /*
- * The first three return NGX_OK, NGX_DECLINED when there is no key,
- * NGX_ABORT when the key cannot be accepted, NGX_ERROR when memory is short.
+ * The first two return NGX_OK, NGX_DECLINED when there is no key, NGX_ABORT
+ * when the key, its number or its epoch is invalid, NGX_ERROR when memory is
+ * short.
  */
 
 /*
  * Finds and checks the key if it is one header line of the request, without
- * evaluating any variable: safe before access was granted.  Sets ctx->key.  A
- * key from anywhere else is NGX_OK here, unseen.
+ * evaluating any variable: safe before access was granted.  A key that is
+ * given otherwise is not looked at: NGX_OK.
  */
 ngx_int_t ngx_http_idempotency_identify_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
-/* Sets ctx->key, unquoted, and what makes it a number of a sequence. */
+/*
+ * Sets the key, and the number and epoch of a sequence.  A header line that
+ * identify_header() has parsed is not parsed again.
+ */
 ngx_int_t ngx_http_idempotency_identify_key(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * Sets ctx->source and ctx->scope, and from all three ctx->digest, the name
- * of the record.  NGX_DECLINED: the source is empty.
+ * Sets source and scope, and from these, key and epoch the digest that names
+ * the record.  NGX_OK; NGX_DECLINED when the source is empty; NGX_ERROR.
  */
 ngx_int_t ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
@@ -40,7 +44,8 @@ ngx_int_t ngx_http_idempotency_identify_record(ngx_http_request_t *r,
  * different purposes have nothing in common.  NGX_OK or NGX_ERROR.
  */
 ngx_int_t ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *purpose, u_char *digest);
+    ngx_http_idempotency_ctx_t *ctx, const ngx_str_t *purpose,
+    u_char *digest);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_IDENTIFY_H_INCLUDED_ */

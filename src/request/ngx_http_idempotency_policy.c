@@ -67,7 +67,7 @@ ngx_http_idempotency_policy_duplicate(const ngx_idempotency_record_t *record,
 
     default:
 
-        /* a store does not refuse a claim for these */
+        /* a store grants claims of keys in these states */
 
         return NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE;
     }
@@ -89,24 +89,24 @@ ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
     const ngx_http_idempotency_statuses_t *final,
     const ngx_http_idempotency_statuses_t *retryable)
 {
-    switch (facts->word) {
+    switch (facts->override) {
 
-    case NGX_HTTP_IDEMPOTENCY_WORD_FINAL:
+    case NGX_HTTP_IDEMPOTENCY_OVERRIDE_FINAL:
         return NGX_IDEMPOTENCY_COMPLETE;
 
-    case NGX_HTTP_IDEMPOTENCY_WORD_RELEASE:
+    case NGX_HTTP_IDEMPOTENCY_OVERRIDE_RELEASE:
         return NGX_IDEMPOTENCY_RELEASE;
 
-    case NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN:
+    case NGX_HTTP_IDEMPOTENCY_OVERRIDE_UNKNOWN:
         return NGX_IDEMPOTENCY_MARK_UNKNOWN;
 
-    default: /* NGX_HTTP_IDEMPOTENCY_WORD_NONE */
+    default: /* NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE */
         break;
     }
 
     if (facts->upstream && !facts->answered) {
 
-        /* the status is nginx's own: only the bytes tell */
+        /* the status is nginx's own: only the bytes sent decide */
 
         return facts->sent ? NGX_IDEMPOTENCY_MARK_UNKNOWN
                            : NGX_IDEMPOTENCY_RELEASE;
@@ -122,10 +122,10 @@ ngx_http_idempotency_policy_outcome(const ngx_http_idempotency_facts_t *facts,
 
     if (ngx_http_idempotency_policy_listed(retryable, facts->status)) {
 
-        /* it says that it did nothing, not what the one before it did */
+        /* this upstream did nothing; the one before the redirect may have */
 
-        return facts->handed_on ? NGX_IDEMPOTENCY_MARK_UNKNOWN
-                                : NGX_IDEMPOTENCY_RELEASE;
+        return facts->sent_before ? NGX_IDEMPOTENCY_MARK_UNKNOWN
+                                  : NGX_IDEMPOTENCY_RELEASE;
     }
 
     if (facts->status == NGX_HTTP_SWITCHING_PROTOCOLS
@@ -230,7 +230,7 @@ ngx_http_idempotency_policy_failed(ngx_idempotency_error_e error,
 
 
 ngx_uint_t
-ngx_http_idempotency_policy_refused(ngx_uint_t status)
+ngx_http_idempotency_policy_is_refusal(ngx_uint_t status)
 {
     return status < NGX_HTTP_INTERNAL_SERVER_ERROR
            && status != NGX_HTTP_TOO_MANY_REQUESTS;
@@ -238,7 +238,7 @@ ngx_http_idempotency_policy_refused(ngx_uint_t status)
 
 
 ngx_uint_t
-ngx_http_idempotency_policy_likely(ngx_uint_t status, ngx_uint_t checked)
+ngx_http_idempotency_policy_access_rank(ngx_uint_t status, ngx_uint_t checked)
 {
     if (status == NGX_HTTP_UNAUTHORIZED
         || status == NGX_HTTP_FORBIDDEN
@@ -249,7 +249,7 @@ ngx_http_idempotency_policy_likely(ngx_uint_t status, ngx_uint_t checked)
 
     /* an auth_request that failed, or a limit */
 
-    if (!ngx_http_idempotency_policy_refused(status)) {
+    if (!ngx_http_idempotency_policy_is_refusal(status)) {
         return checked ? 2 : 3;
     }
 
@@ -259,20 +259,20 @@ ngx_http_idempotency_policy_likely(ngx_uint_t status, ngx_uint_t checked)
 
 ngx_uint_t
 ngx_http_idempotency_policy_gate(const ngx_http_idempotency_facts_t *facts,
-    ngx_http_idempotency_came_e came, ngx_uint_t hides)
+    ngx_http_idempotency_arrival_e arrival, ngx_uint_t hides)
 {
-    switch (came) {
+    switch (arrival) {
 
-    case NGX_HTTP_IDEMPOTENCY_CAME_FIRST:
-    case NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE:
+    case NGX_HTTP_IDEMPOTENCY_ARRIVAL_FIRST:
+    case NGX_HTTP_IDEMPOTENCY_ARRIVAL_ELSEWHERE:
         return !facts->settled && facts->sent == 0;
 
-    case NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED:
-        return !facts->settled && facts->sent == facts->handed_on;
+    case NGX_HTTP_IDEMPOTENCY_ARRIVAL_REDIRECTED:
+        return !facts->settled && facts->sent == facts->sent_before;
 
-    case NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE:
+    case NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE:
 
-        /* it must not tell of a success where the outcome is unknown */
+        /* the page must not show a success if the outcome is unknown */
 
         return facts->sent == 0 || facts->answered || !hides;
     }
@@ -281,13 +281,13 @@ ngx_http_idempotency_policy_gate(const ngx_http_idempotency_facts_t *facts,
 }
 
 
-ngx_http_idempotency_word_e
-ngx_http_idempotency_policy_word(const ngx_str_t *value, time_t *ttl)
+ngx_http_idempotency_override_e
+ngx_http_idempotency_policy_override(const ngx_str_t *value, time_t *ttl)
 {
-    u_char                       *p, *last;
-    size_t                        len;
-    ngx_int_t                     n;
-    ngx_http_idempotency_word_e   word;
+    u_char                          *p, *last;
+    size_t                           len;
+    ngx_int_t                        n;
+    ngx_http_idempotency_override_e  override;
 
     p = value->data;
     last = value->data + value->len;
@@ -299,49 +299,49 @@ ngx_http_idempotency_policy_word(const ngx_str_t *value, time_t *ttl)
     len = p - value->data;
 
     if (len == 5 && ngx_strncasecmp(value->data, (u_char *) "final", 5) == 0) {
-        word = NGX_HTTP_IDEMPOTENCY_WORD_FINAL;
+        override = NGX_HTTP_IDEMPOTENCY_OVERRIDE_FINAL;
 
     } else if (len == 7
                && ngx_strncasecmp(value->data, (u_char *) "release", 7) == 0)
     {
-        word = NGX_HTTP_IDEMPOTENCY_WORD_RELEASE;
+        override = NGX_HTTP_IDEMPOTENCY_OVERRIDE_RELEASE;
 
     } else if (len == 7
                && ngx_strncasecmp(value->data, (u_char *) "unknown", 7) == 0)
     {
-        word = NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN;
+        override = NGX_HTTP_IDEMPOTENCY_OVERRIDE_UNKNOWN;
 
     } else {
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+        return NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE;
     }
 
     while (p < last && *p == ' ') { p++; }
 
     if (p == last) {
-        return word;
+        return override;
     }
 
     if (*p++ != ';') {
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+        return NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE;
     }
 
     while (p < last && *p == ' ') { p++; }
 
     if (last - p < 5 || ngx_strncasecmp(p, (u_char *) "ttl=", 4) != 0) {
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+        return NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE;
     }
 
     n = ngx_atoi(p + 4, last - p - 4);
 
     if (n <= 0) {
-        return NGX_HTTP_IDEMPOTENCY_WORD_NONE;
+        return NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE;
     }
 
-    /* more than a store can count would never be stored */
+    /* stores count with 31 bits */
 
     *ttl = ngx_min(n, NGX_MAX_INT32_VALUE);
 
-    return word;
+    return override;
 }
 
 

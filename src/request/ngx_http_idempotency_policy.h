@@ -47,14 +47,14 @@ typedef enum {
 } ngx_http_idempotency_verdict_e;
 
 
-/* what an upstream may say about its own answer */
+/* what an upstream may say of the outcome, in X-Accel-Idempotency */
 
 typedef enum {
-    NGX_HTTP_IDEMPOTENCY_WORD_NONE = 0,
-    NGX_HTTP_IDEMPOTENCY_WORD_FINAL,
-    NGX_HTTP_IDEMPOTENCY_WORD_RELEASE,
-    NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN
-} ngx_http_idempotency_word_e;
+    NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE = 0,
+    NGX_HTTP_IDEMPOTENCY_OVERRIDE_FINAL,
+    NGX_HTTP_IDEMPOTENCY_OVERRIDE_RELEASE,
+    NGX_HTTP_IDEMPOTENCY_OVERRIDE_UNKNOWN
+} ngx_http_idempotency_override_e;
 
 
 /* where an answer has its grpc-status */
@@ -66,21 +66,22 @@ typedef enum {
 } ngx_http_idempotency_grpc_e;
 
 
-/* everything that decides what becomes of a claim */
+/* everything that decides the outcome of a claim */
 
 typedef struct {
-    ngx_http_idempotency_word_e        word;
-    ngx_uint_t                         status;     /* the upstream's, or ... */
+    ngx_http_idempotency_override_e    override;
+    ngx_uint_t                         status;     /* the upstream's, or the
+                                                      client's, or 0 */
     off_t                              sent;       /* bytes, over all tries */
-    off_t                              handed_on;  /* of these, by upstreams
-                                                      before this one */
+    off_t                              sent_before;    /* of these, before an
+                                                      X-Accel-Redirect */
 
-    unsigned                           wrapped:1;  /* the handler is ours */
-    unsigned                           ran:1;      /* and was called */
-    unsigned                           upstream:1; /* it has an upstream */
+    unsigned                           wrapped:1;  /* the content handler */
+    unsigned                           ran:1;      /* that handler */
+    unsigned                           upstream:1; /* it made an upstream */
     unsigned                           answered:1; /* which sent a header */
     unsigned                           stale:1;    /* a cache did instead */
-    unsigned                           settled:1;  /* the store was told */
+    unsigned                           settled:1;  /* outcome submitted */
 } ngx_http_idempotency_facts_t;
 
 
@@ -93,8 +94,8 @@ ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_duplicate(
     ngx_uint_t duplicate);
 
 /*
- * An answer is there, or none will come (status 0).  Returns COMPLETE,
- * RELEASE or MARK_UNKNOWN: the operation that settles the claim.
+ * The answer has come, or none will (status 0).  Returns COMPLETE, RELEASE or
+ * MARK_UNKNOWN: the operation that settles the claim.
  */
 ngx_idempotency_op_e ngx_http_idempotency_policy_outcome(
     const ngx_http_idempotency_facts_t *facts,
@@ -115,8 +116,9 @@ ngx_http_idempotency_grpc_e ngx_http_idempotency_policy_grpc(
 ngx_uint_t ngx_http_idempotency_policy_grpc_status(const ngx_str_t *value);
 
 /*
- * The upstream was asked about an unknown.  REPLAY: executed, its answer is
- * the record's; EXECUTE: never executed; otherwise what the duplicate gets.
+ * The status that a probe of an unknown outcome got.  REPLAY: executed, and
+ * the answer is the record's; EXECUTE: never executed; otherwise what the
+ * duplicate gets.
  */
 ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_probe(
     ngx_uint_t status);
@@ -130,39 +132,39 @@ ngx_uint_t ngx_http_idempotency_policy_may_pass(
     ngx_idempotency_error_e error);
 
 /*
- * What a request gets that the store could not serve: "seen" says that it has
- * met a record of its key before.
+ * What a request gets when the store has failed; "seen": it has met a record
+ * of its key before.
  */
 ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_failed(
     ngx_idempotency_error_e error, ngx_uint_t seen);
 
 /*
- * Has a check that ended with this status refused the client?  Otherwise it
- * could not be made, or a limit came before it.
+ * Does this status mean that an access check has refused the client?
+ * Otherwise the check has failed, or a limit came before it.
  */
-ngx_uint_t ngx_http_idempotency_policy_refused(ngx_uint_t status);
+ngx_uint_t ngx_http_idempotency_policy_is_refusal(ngx_uint_t status);
 
 /*
- * How likely a request has ended with this status before its access was
- * granted; "checked": not before the access phase.
+ * How likely it is that a request has ended with this status before access was
+ * granted, from 1 to 3; "checked": in the access phase, not before it.
  */
-ngx_uint_t ngx_http_idempotency_policy_likely(ngx_uint_t status,
+ngx_uint_t ngx_http_idempotency_policy_access_rank(ngx_uint_t status,
     ngx_uint_t checked);
 
 /*
- * The gate: may a content handler, or a try of its upstream, have the request
- * of a claim?  An error page "hides" the error if its own status is sent.
- * Whether the lease is sure is asked besides, but for error pages.
+ * The gate: may a content handler, or a try of its upstream, get a claimed
+ * request?  An error page "hides" the error if its own status is sent.  The
+ * caller checks the lease besides, but not for error pages.
  */
 ngx_uint_t ngx_http_idempotency_policy_gate(
     const ngx_http_idempotency_facts_t *facts,
-    ngx_http_idempotency_came_e came, ngx_uint_t hides);
+    ngx_http_idempotency_arrival_e arrival, ngx_uint_t hides);
 
 /*
  * Reads "final | release | unknown[; ttl=SECONDS]"; ttl is left alone when it
  * is not given.  NONE when the value is none of these.
  */
-ngx_http_idempotency_word_e ngx_http_idempotency_policy_word(
+ngx_http_idempotency_override_e ngx_http_idempotency_policy_override(
     const ngx_str_t *value, time_t *ttl);
 
 

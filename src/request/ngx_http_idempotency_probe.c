@@ -1,6 +1,6 @@
 
 /*
- * Asks the upstream about an unknown.
+ * The probe: asks the upstream about an unknown outcome.
  */
 
 
@@ -9,7 +9,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_probe_request.h"
-#include "ngx_http_idempotency_upstream_probe.h"
+#include "ngx_http_idempotency_upstream.h"
 
 
 static void ngx_http_idempotency_probe_cleanup(void *data);
@@ -18,8 +18,6 @@ static ngx_int_t ngx_http_idempotency_probe_done(ngx_http_request_t *r,
     void *data, ngx_int_t rc);
 static ngx_uint_t ngx_http_idempotency_probe_is_grpc_error(
     ngx_http_request_t *r);
-static ngx_str_t *ngx_http_idempotency_probe_field(ngx_list_t *list,
-    ngx_str_t *name);
 
 
 /*
@@ -86,8 +84,8 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
         != NGX_OK)
     {
         /*
-         * Short of memory, ngx_http_subrequest() leaves the connection to a
-         * subrequest that is none, or one that nobody will run.
+         * When memory is short, ngx_http_subrequest() leaves the connection
+         * to a subrequest that does not exist, or that was not posted.
          */
 
         if (sr == NULL) {
@@ -102,24 +100,20 @@ ngx_http_idempotency_probe_start(ngx_http_request_t *r,
 
     sr->headers_out.content_type = ngx_http_idempotency_probe_type;
 
-    ngx_http_idempotency_answer_reset(ctx);
-
-    ngx_memzero(&ctx->probe, sizeof(ngx_http_idempotency_probe_t));
-
     ctx->probe.request = sr;
 
     return NGX_OK;
 }
 
 
-/* the client has left while the upstream was asked: others may ask now */
+/* The client has left meanwhile: the next duplicate may send a probe. */
 
 static void
 ngx_http_idempotency_probe_cleanup(void *data)
 {
     ngx_http_idempotency_ctx_t *ctx = data;
 
-    if (ctx->way == NGX_HTTP_IDEMPOTENCY_WAY_PROBE) {
+    if (ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_PROBE) {
         ngx_http_idempotency_probe_end(ctx);
     }
 }
@@ -144,7 +138,7 @@ ngx_http_idempotency_probe_wrap(ngx_http_request_t *r)
 }
 
 
-/* A handler after the first one is run, and its answer is not believed. */
+/* The answers of further handlers do not count. */
 
 static ngx_int_t
 ngx_http_idempotency_probe_handler(ngx_http_request_t *r)
@@ -176,8 +170,9 @@ ngx_http_idempotency_probe_done(ngx_http_request_t *r, void *data,
     ngx_http_idempotency_ctx_t *ctx = data;
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "idempotency probe done rc:%i status:%ui said:%d whole:%d",
-                   rc, r->headers_out.status, ctx->probe.said, ctx->complete);
+                   "idempotency probe done rc:%i status:%ui "
+                   "from_upstream:%d complete:%d", rc, r->headers_out.status,
+                   ctx->probe.from_upstream, ctx->capture.complete);
 
     ctx->probe.done = 1;
 
@@ -205,16 +200,16 @@ ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
         return NGX_OK;
     }
 
-    if (!ctx->probe.said) {
+    if (!ctx->probe.from_upstream) {
         ngx_log_error(NGX_LOG_WARN, sr->connection->log, 0,
                       "idempotency probe of record \"%*xs\" got status %ui "
                       "not from the upstream of its location but from an "
                       "error page, a redirect or nginx itself, the outcome "
-                      "stays unknown", (size_t) 8, ctx->digest, status);
+                      "stays unknown", (size_t) 8, ctx->id.digest, status);
 
         *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
 
-    } else if (!ctx->complete
+    } else if (!ctx->capture.complete
                || !ngx_http_idempotency_answer_is_whole(sr, ctx)
                || ngx_http_idempotency_probe_is_grpc_error(sr))
     {
@@ -225,7 +220,7 @@ ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
 }
 
 
-/* the status of a gRPC call is 200 also where it has failed */
+/* The status of a gRPC call is 200 even if the call has failed. */
 
 static ngx_uint_t
 ngx_http_idempotency_probe_is_grpc_error(ngx_http_request_t *r)
@@ -243,37 +238,14 @@ ngx_http_idempotency_probe_is_grpc_error(ngx_http_request_t *r)
         return 0;
     }
 
-    status = ngx_http_idempotency_probe_field(&r->headers_out.headers, &name);
+    status = ngx_http_idempotency_header_find(&r->headers_out.headers, &name);
 
     if (status == NULL) {
-        status = ngx_http_idempotency_probe_field(&r->headers_out.trailers,
+        status = ngx_http_idempotency_header_find(&r->headers_out.trailers,
                                                   &name);
     }
 
     return status == NULL || status->len != 1 || status->data[0] != '0';
-}
-
-
-static ngx_str_t *
-ngx_http_idempotency_probe_field(ngx_list_t *list, ngx_str_t *name)
-{
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    for (part = &list->part; part; part = part->next) {
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-            if (h[i].hash
-                && ngx_http_idempotency_header_is(&h[i].key, name))
-            {
-                return &h[i].value;
-            }
-        }
-    }
-
-    return NULL;
 }
 
 
@@ -283,7 +255,7 @@ ngx_http_idempotency_probe_answer(ngx_http_idempotency_ctx_t *ctx,
 {
     op->executed = 1;
 
-    ngx_http_idempotency_answer_give(ctx->probe.request, ctx, op);
+    ngx_http_idempotency_answer_attach(ctx->probe.request, ctx, op);
 }
 
 
@@ -320,17 +292,16 @@ ngx_http_idempotency_probe_header(ngx_http_request_t *r,
 {
     /* an error after a header that was held brings a second header */
 
-    ngx_http_idempotency_answer_reset(ctx);
+    ngx_http_idempotency_answer_begin(r, ctx);
 
-    ctx->probe.said = (ctx->probe.handlers == 1
-                       && !ctx->probe.error
-                       && ngx_http_idempotency_upstream_speaks(r));
+    ctx->probe.from_upstream =
+                         (ctx->probe.handlers == 1
+                          && !ctx->probe.error
+                          && ngx_http_idempotency_upstream_is_answering(r));
 
-    /* a probe's status is its verdict: this word is for the operation */
+    /* the status of a probe is its verdict, not this header line */
 
     (void) ngx_http_idempotency_answer_strip(r);
-
-    ctx->keep = ngx_http_idempotency_answer_storable(r, ctx);
 
     r->filter_need_in_memory = 1;
     r->allow_ranges = 0;
@@ -343,7 +314,7 @@ ngx_int_t
 ngx_http_idempotency_probe_body(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in)
 {
-    if (ctx->keep
+    if (ctx->capture.keep
         && ngx_http_idempotency_answer_collect(r, ctx, &in)
            != NGX_DECLINED)
     {
@@ -352,11 +323,11 @@ ngx_http_idempotency_probe_body(ngx_http_request_t *r,
 
     /* too large to keep: all that counts is that it ends */
 
-    ctx->keep = 0;
+    ctx->capture.keep = 0;
 
     for ( /* void */ ; in; in = in->next) {
-        ctx->body_len += ngx_buf_size(in->buf);
-        ctx->complete |= in->buf->last_buf || in->buf->last_in_chain;
+        ctx->capture.size += ngx_buf_size(in->buf);
+        ctx->capture.complete |= in->buf->last_buf || in->buf->last_in_chain;
 
         in->buf->pos = in->buf->last;
         in->buf->file_pos = in->buf->file_last;

@@ -1,6 +1,6 @@
 
 /*
- * Asks the upstream about an unknown.
+ * The probe: asks the upstream about an unknown outcome.
  */
 
 
@@ -12,16 +12,16 @@
 
 
 /*
- * The right to ask was granted, ctx->fence is its fence: sends a subrequest
- * to the URI of idempotency_unknown.  NGX_OK: the request is run again when
- * it has ended.  NGX_ERROR: no memory.
+ * The store has granted the probe, ctx->fence is its fence: sends a subrequest
+ * to the URI of idempotency_unknown.  NGX_OK: the phases run again when it has
+ * ended.  NGX_ERROR: no memory.
  */
 ngx_int_t ngx_http_idempotency_probe_start(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * What the probe location's own upstream has said, if the answer is its own
- * and whole.  NGX_AGAIN: nothing yet.  NGX_OK: "verdict" is set.
+ * The verdict of the probe: "outcome unknown" unless the probe location's own
+ * upstream has answered completely.  NGX_OK, or NGX_AGAIN: no answer yet.
  */
 ngx_int_t ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e *verdict);
@@ -30,7 +30,7 @@ ngx_int_t ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
 void ngx_http_idempotency_probe_answer(ngx_http_idempotency_ctx_t *ctx,
     ngx_idempotency_op_t *op);
 
-/* It has told nothing: the next duplicate may ask at once. */
+/* The probe brought no verdict: the next duplicate may send one at once. */
 void ngx_http_idempotency_probe_end(ngx_http_idempotency_ctx_t *ctx);
 
 /*
@@ -43,7 +43,7 @@ void ngx_http_idempotency_probe_wrap(ngx_http_request_t *r);
 ngx_http_idempotency_ctx_t *ngx_http_idempotency_probe_find(
     ngx_http_request_t *r);
 
-/* For the filters: takes what the subrequest sends, nothing goes further. */
+/* For the filters: collects the answer of the subrequest, sends nothing. */
 ngx_int_t ngx_http_idempotency_probe_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 ngx_int_t ngx_http_idempotency_probe_body(ngx_http_request_t *r,

@@ -36,7 +36,7 @@ static ngx_str_t  ngx_http_idempotency_probe_request_id =
 
 
 /*
- * Headers that tell of the operation's body, or on what condition it is to
+ * Headers that describe the operation's body, or on what condition it is to
  * be executed or answered.  A name with "-" at its end is that of a family.
  */
 

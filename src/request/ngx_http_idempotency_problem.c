@@ -5,9 +5,31 @@
 
 
 #include "ngx_http_idempotency_problem.h"
-#include "ngx_http_idempotency_event.h"
+#include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
-#include "ngx_http_idempotency_problem_body.h"
+
+
+/* the strings need no escaping in JSON */
+
+typedef struct {
+    ngx_str_t                       line;          /* status */
+    ngx_http_idempotency_result_e   result;
+    ngx_str_t                       code;
+    ngx_str_t                       retry;
+    ngx_str_t                       retry_after;
+    ngx_str_t                       title;
+    ngx_str_t                       detail;
+} ngx_http_idempotency_problem_t;
+
+
+/* what differs in a profile; a status or code of length 0 stays */
+
+typedef struct {
+    ngx_http_idempotency_verdict_e  verdict;
+    ngx_str_t                       line;
+    ngx_str_t                       type;
+    ngx_str_t                       code;
+} ngx_http_idempotency_phrase_t;
 
 
 static ngx_int_t ngx_http_idempotency_problem_answer(ngx_http_request_t *r,
@@ -25,6 +47,16 @@ static ngx_int_t ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem);
 static ngx_int_t ngx_http_idempotency_problem_link(ngx_http_request_t *r,
     ngx_str_t *url);
+static ngx_int_t ngx_http_idempotency_problem_body(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_http_idempotency_problem_t *problem, ngx_chain_t *out);
+static ngx_http_idempotency_phrase_t *ngx_http_idempotency_problem_phrase(
+    ngx_uint_t profile, ngx_http_idempotency_verdict_e verdict);
+static u_char *ngx_http_idempotency_problem_ietf(u_char *p,
+    ngx_http_idempotency_problem_t *problem, ngx_uint_t status,
+    ngx_str_t *url);
+static u_char *ngx_http_idempotency_problem_stripe(u_char *p,
+    ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *url);
 
 
 /* in the order of the verdicts, from KEY_MISSING on */
@@ -184,6 +216,77 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
 };
 
 
+static ngx_str_t  ngx_http_idempotency_problem_type =
+    ngx_string("application/problem+json");
+
+static ngx_str_t  ngx_http_idempotency_problem_json =
+    ngx_string("application/json");
+
+
+/* the first entry is for all that have none */
+
+static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_stripe[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_string("invalid_request_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_string("400 Bad Request"),
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_RUNNING, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_string("idempotency_key_in_use") },
+
+    { NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_DUPLICATE, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_NOT_KEPT, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
+      ngx_string("api_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE, ngx_null_string,
+      ngx_string("api_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string }
+};
+
+
+static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_acp[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_string("invalid_request"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_MISSING, ngx_null_string,
+      ngx_string("invalid_request"), ngx_string("idempotency_key_required") },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_null_string,
+      ngx_string("invalid_request"), ngx_string("idempotency_conflict") },
+
+    { NGX_HTTP_IDEMPOTENCY_RUNNING, ngx_null_string,
+      ngx_string("invalid_request"), ngx_string("idempotency_in_flight") },
+
+    { NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN, ngx_null_string,
+      ngx_string("processing_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
+      ngx_string("service_unavailable"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE, ngx_null_string,
+      ngx_string("service_unavailable"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string }
+};
+
+
 ngx_int_t
 ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict)
@@ -195,13 +298,9 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 
     status = ngx_http_idempotency_problem_status(&problem);
 
-    ctx->way = ctx->conf->dry_run ? NGX_HTTP_IDEMPOTENCY_WAY_PASSED
-                                  : NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
-    ctx->refused = verdict;
-
     ngx_http_idempotency_problem_event(ctx, verdict);
 
-    if (ctx->conf->dry_run) {
+    if (ngx_http_idempotency_problem_failed(ctx, verdict) == NGX_DECLINED) {
         return NGX_DECLINED;
     }
 
@@ -224,11 +323,17 @@ ngx_int_t
 ngx_http_idempotency_problem_failed(ngx_http_idempotency_ctx_t *ctx,
     ngx_int_t status)
 {
-    ctx->way = ctx->conf->dry_run ? NGX_HTTP_IDEMPOTENCY_WAY_PASSED
-                                  : NGX_HTTP_IDEMPOTENCY_WAY_REFUSED;
     ctx->refused = status;
 
-    return ctx->conf->dry_run ? NGX_DECLINED : status;
+    if (ctx->conf->dry_run) {
+        ngx_http_idempotency_set_state(ctx,
+                                       NGX_HTTP_IDEMPOTENCY_STATE_PASSED);
+        return NGX_DECLINED;
+    }
+
+    ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_REFUSED);
+
+    return status;
 }
 
 
@@ -240,7 +345,7 @@ ngx_http_idempotency_problem_again(ngx_http_request_t *r,
         return ctx->refused;
     }
 
-    /* "error_page 409 =200" is for a page, which there is none of */
+    /* the status of "error_page 409 =200" is that of a page, not of this */
 
     r->err_status = 0;
 
@@ -269,7 +374,7 @@ ngx_http_idempotency_problem_answer(ngx_http_request_t *r,
 }
 
 
-/* a log has one word for one thing, whatever the profile */
+/* The codes in the log do not depend on the profile. */
 
 void
 ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,
@@ -284,7 +389,7 @@ ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,
 
     if (result == NGX_HTTP_IDEMPOTENCY_OFF) {
 
-        /* who asks and gets another answer than it hoped for is no event */
+        /* a refused lookup is no result of a protected request */
 
         ngx_log_error(NGX_LOG_INFO, ctx->request->connection->log, 0,
                       "idempotency refused a lookup, code \"%V\"", code);
@@ -312,11 +417,24 @@ ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e verdict,
     ngx_http_idempotency_problem_t *problem)
 {
+    ngx_http_idempotency_phrase_t  *phrase;
+
     *problem = ngx_http_idempotency_problems[verdict
                                           - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
 
-    ngx_http_idempotency_problem_translate(ctx->conf->profile, verdict,
-                                           problem);
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_IETF) {
+        return;
+    }
+
+    phrase = ngx_http_idempotency_problem_phrase(ctx->conf->profile, verdict);
+
+    if (phrase->line.len) {
+        problem->line = phrase->line;
+    }
+
+    if (phrase->code.len) {
+        problem->code = phrase->code;
+    }
 }
 
 
@@ -405,17 +523,17 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
 {
     static ngx_str_t  retry_after = ngx_string("Retry-After");
 
-    /* its clients ask this header before they look at the status */
+    /* Stripe's libraries read this header before the status */
 
     static ngx_str_t  should_retry = ngx_string("Stripe-Should-Retry");
     static ngx_str_t  yes = ngx_string("true");
     static ngx_str_t  no = ngx_string("false");
 
-    if (ctx->advised) {
+    if (ctx->problem_headers) {
         return NGX_OK;
     }
 
-    ctx->advised = 1;
+    ctx->problem_headers = 1;
 
     if (ngx_http_idempotency_header_no_store(r) != NGX_OK
         || ngx_http_idempotency_problem_retry(r, &problem->retry) != NGX_OK)
@@ -488,4 +606,153 @@ ngx_http_idempotency_problem_link(ngx_http_request_t *r, ngx_str_t *url)
     }
 
     return ngx_http_idempotency_add_multi_header(r, &r->headers_out.link, h);
+}
+
+
+static ngx_http_idempotency_phrase_t *
+ngx_http_idempotency_problem_phrase(ngx_uint_t profile,
+    ngx_http_idempotency_verdict_e verdict)
+{
+    ngx_http_idempotency_phrase_t  *phrase, *phrases;
+
+    phrases = (profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE)
+              ? ngx_http_idempotency_problem_by_stripe
+              : ngx_http_idempotency_problem_by_acp;
+
+    for (phrase = phrases; phrase->type.len; phrase++) {
+        if (phrase->verdict == verdict) {
+            return phrase;
+        }
+    }
+
+    return phrases;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_problem_body(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_http_idempotency_problem_t *problem, ngx_chain_t *out)
+{
+    size_t      len;
+    u_char     *p;
+    ngx_buf_t  *b;
+    ngx_str_t  *url, *type, *media;
+
+    url = &ctx->conf->describedby;
+    type = &ngx_http_idempotency_problem_phrase(ctx->conf->profile,
+                                                verdict)->type;
+    media = &ngx_http_idempotency_problem_json;
+
+    /* the URL was checked at configuration */
+
+    len = sizeof("{\"error\":{\"type\":\"\",\"title\":\"\",\"status\":,"
+                 "\"detail\":\"\",\"code\":\"\",\"message\":\"\","
+                 "\"doc_url\":\"about:blank#\",\"original_status\":,"
+                 "\"expected\":,\"fence\":,\"state\":\"tombstone\"}}\n")
+          + url->len + 2 * problem->code.len + type->len
+          + problem->title.len + problem->detail.len + 3 * NGX_INT64_LEN;
+
+    b = ngx_create_temp_buf(r->pool, len);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = b->last;
+
+    switch (ctx->conf->profile) {
+
+    case NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE:
+        p = ngx_http_idempotency_problem_stripe(p, problem, type, url);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_PROFILE_ACP:
+        p = ngx_sprintf(p, "{\"type\":\"%V\",\"code\":\"%V\","
+                        "\"message\":\"%V\"",
+                        type, &problem->code, &problem->detail);
+        break;
+
+    default: /* NGX_HTTP_IDEMPOTENCY_PROFILE_IETF */
+        media = &ngx_http_idempotency_problem_type;
+        p = ngx_http_idempotency_problem_ietf(p, problem,
+                                              r->headers_out.status, url);
+        break;
+    }
+
+    if (ctx->op && ctx->op->record.status
+        && problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED)
+    {
+        p = ngx_sprintf(p, ",\"original_status\":%ui",
+                        ctx->op->record.status);
+    }
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER
+        && ctx->op->expects)
+    {
+        p = ngx_sprintf(p, ",\"expected\":%uL", ctx->op->expected);
+    }
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_OTHER_FENCE
+        || verdict == NGX_HTTP_IDEMPOTENCY_OTHER_STATE)
+    {
+        p = ngx_sprintf(p, ",\"fence\":%uL,\"state\":\"%V\"",
+                        ctx->op->record.fence,
+                        &ngx_idempotency_states[ctx->op->record.state]);
+    }
+
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE) {
+        *p++ = '}';
+    }
+
+    *p++ = '}';
+    *p++ = '\n';
+
+    b->last = p;
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    r->headers_out.content_type = *media;
+    r->headers_out.content_type_len = media->len;
+    r->headers_out.content_type_lowcase = NULL;
+    r->headers_out.content_length_n = b->last - b->pos;
+
+    out->buf = b;
+    out->next = NULL;
+
+    return NGX_OK;
+}
+
+
+static u_char *
+ngx_http_idempotency_problem_ietf(u_char *p,
+    ngx_http_idempotency_problem_t *problem, ngx_uint_t status, ngx_str_t *url)
+{
+    if (url->len) {
+        p = ngx_sprintf(p, "{\"type\":\"%V#%V\"", url, &problem->code);
+
+    } else {
+        p = ngx_sprintf(p, "{\"type\":\"about:blank\"");
+    }
+
+    return ngx_sprintf(p,
+                       ",\"title\":\"%V\",\"status\":%ui,\"detail\":\"%V\","
+                       "\"code\":\"%V\"",
+                       &problem->title, status, &problem->detail,
+                       &problem->code);
+}
+
+
+static u_char *
+ngx_http_idempotency_problem_stripe(u_char *p,
+    ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *url)
+{
+    p = ngx_sprintf(p, "{\"error\":{\"type\":\"%V\",\"code\":\"%V\","
+                    "\"message\":\"%V\"",
+                    type, &problem->code, &problem->detail);
+
+    if (url->len) {
+        p = ngx_sprintf(p, ",\"doc_url\":\"%V#%V\"", url, &problem->code);
+    }
+
+    return p;
 }

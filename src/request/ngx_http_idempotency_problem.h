@@ -14,21 +14,22 @@
 /*
  * Answers with a problem, from a phase handler.  Returns what the handler is
  * to return: NGX_DONE, or the status when an error_page wants it, or
- * NGX_DECLINED in a dry run.  Closes the request's way and sets its result.
+ * NGX_DECLINED in a dry run.  Sets the state and the result of the request.
  */
 ngx_int_t ngx_http_idempotency_problem(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
 
 /*
- * The module fails: closes the request's way and returns what the phase
- * handler is to return, the status, or NGX_DECLINED in a dry run.
+ * Ends the request with a status and no answer of our own.  Sets its state and
+ * returns what the phase handler is to return: the status, or NGX_DECLINED in
+ * a dry run.
  */
 ngx_int_t ngx_http_idempotency_problem_failed(ngx_http_idempotency_ctx_t *ctx,
     ngx_int_t status);
 
 /*
- * error_page has led a refused request to a content handler: says the same
- * once more, from a phase handler.  There is nothing to log or count.
+ * error_page has led a refused request to a content handler: sends the same
+ * answer, from a phase handler.  Logs and counts nothing.
  */
 ngx_int_t ngx_http_idempotency_problem_again(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

@@ -57,14 +57,12 @@ ngx_http_idempotency_replay(ngx_http_request_t *r,
 {
     ngx_int_t  rc;
 
-    /* what cannot be read must not become half an answer */
+    /* an answer that cannot be read must not be sent in part */
 
     rc = ngx_http_idempotency_replay_decode(r, ctx);
     if (rc != NGX_OK) {
         return rc;
     }
-
-    ctx->way = NGX_HTTP_IDEMPOTENCY_WAY_REPLAY;
 
     r->content_handler = ngx_http_idempotency_replay_handler;
 
@@ -80,7 +78,7 @@ ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
 
     record = &ctx->op->record;
 
-    if (ngx_idempotency_seal_open(ctx->conf->secrets, ctx->digest,
+    if (ngx_idempotency_seal_open(ctx->conf->secrets, ctx->id.digest,
                                   &record->head, &record->body)
         != NGX_OK)
     {
@@ -107,7 +105,7 @@ ngx_http_idempotency_replay_handler(ngx_http_request_t *r)
     ngx_chain_t                  out;
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
     rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) {
@@ -198,7 +196,7 @@ ngx_http_idempotency_replay_header(ngx_http_request_t *r,
 
     for (i = 0; i < answer->headers.nelts; i++) {
 
-        /* of an upstream that is a gateway itself */
+        /* the upstream is such a gateway itself */
 
         if (ngx_http_idempotency_header_is(&field[i].name, &replayed)) {
             continue;
@@ -303,8 +301,8 @@ ngx_http_idempotency_replay_line(ngx_http_request_t *r,
             }
 
             /*
-             * with proxy_pass_header an upstream that sends no such line
-             * keeps nginx from sending its own
+             * stored for an upstream that sends no such line, with
+             * proxy_pass_header: nginx must not add its own
              */
 
             if (h->value.len == 0

@@ -1,6 +1,6 @@
 
 /*
- * Everything that knows ngx_http_upstream_t.
+ * What an upstream has sent and received.
  */
 
 
@@ -11,8 +11,26 @@
 #include "ngx_http_idempotency_policy.h"
 
 
-/* as many as ngx_http_idempotency_upstream_modules names before its NULL */
-#define NGX_HTTP_IDEMPOTENCY_UPSTREAMS  5
+/* An upstream was asked, or would have been. */
+
+#define ngx_http_idempotency_upstream_asked(r)  ((r)->upstream != NULL)
+
+/* The upstream is still at work for this request. */
+
+#define ngx_http_idempotency_upstream_alive(r)                                \
+    ((r)->upstream && (r)->upstream->cleanup)
+
+/*
+ * The upstream is gone after its header and before its last byte:
+ * ngx_http_upstream_finalize_request() sends nothing but a flush then.  After
+ * an X-Accel-Redirect the finalized upstream is still there, with its header
+ * unsent.
+ */
+
+#define ngx_http_idempotency_upstream_cut(r)                                  \
+    ((r)->upstream                                                            \
+     && (r)->upstream->cleanup == NULL                                        \
+     && (r)->upstream->header_sent)
 
 
 /*
@@ -27,19 +45,6 @@ char *ngx_http_idempotency_upstream_check(ngx_conf_t *cf,
  * does not count.
  */
 void ngx_http_idempotency_upstream_begin(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
-
-/*
- * A claimed request enters another location: notes how it came there.
- */
-void ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
-
-/*
- * Puts our handler before the content handler of a claimed request, if it has
- * one.  Again after each internal redirect.
- */
-void ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
@@ -61,20 +66,22 @@ ngx_uint_t ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
 ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);
 
-/* The upstream is gone after its header and before its last byte. */
-ngx_uint_t ngx_http_idempotency_upstream_cut(ngx_http_request_t *r);
-
-/* An upstream was asked, or would have been. */
-ngx_uint_t ngx_http_idempotency_upstream_asked(ngx_http_request_t *r);
-
-/* The upstream is still at work for this request. */
-ngx_uint_t ngx_http_idempotency_upstream_alive(ngx_http_request_t *r);
-
-/* The answer is over because its connection was closed, and had no length. */
+/* The answer ended because its connection was closed, and had no length. */
 ngx_uint_t ngx_http_idempotency_upstream_by_close(ngx_http_request_t *r);
 
+/*
+ * For a probe: calls a content handler so that its upstream is asked, and the
+ * answer neither comes from a cache nor goes into one.  Returns what the
+ * handler returns.
+ */
+ngx_int_t ngx_http_idempotency_upstream_uncached(ngx_http_request_t *r,
+    ngx_http_handler_pt handler);
 
-extern char  *ngx_http_idempotency_upstream_modules[];
+/*
+ * For the header filter: the header that is being sent is the one that the
+ * upstream of this request has just sent, with its status.
+ */
+ngx_uint_t ngx_http_idempotency_upstream_is_answering(ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_ */

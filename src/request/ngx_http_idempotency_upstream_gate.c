@@ -1,7 +1,8 @@
 
 /*
- * The gate before the first byte of every try of an upstream: it is asked
- * when a server is chosen, and again when the connection is there.
+ * The gate before the content handler of a claimed request, and before the
+ * first byte of every try of its upstream: asked when a server is chosen, and
+ * again when the connection is there.
  */
 
 
@@ -17,10 +18,27 @@ typedef struct {
 } ngx_http_idempotency_peers_t;
 
 
-static ngx_int_t ngx_http_idempotency_upstream_try(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx);
 static int ngx_libc_cdecl ngx_http_idempotency_upstream_compare(
     const void *one, const void *two);
+static ngx_uint_t ngx_http_idempotency_upstream_redirected(
+    ngx_http_request_t *r, ngx_http_idempotency_upstream_t *up);
+static ngx_int_t ngx_http_idempotency_upstream_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_upstream_refuse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_upstream_renew(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_upstream_renew_handler(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_upstream_renewed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_upstream_lease_lost(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_upstream_try(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_upstream_init_peer(
     ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_http_idempotency_upstream_no_stale(ngx_http_request_t *r);
@@ -32,81 +50,10 @@ static ngx_int_t ngx_http_idempotency_upstream_output(void *data,
     ngx_chain_t *in);
 static void ngx_http_idempotency_upstream_finalize(ngx_http_request_t *r,
     ngx_int_t rc);
+static void ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_upstream_cached(ngx_http_request_t *r);
 static void ngx_http_idempotency_upstream_resolved(ngx_resolver_ctx_t *rctx);
-
-
-ngx_int_t
-ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_http_idempotency_came_e   came;
-    ngx_http_idempotency_facts_t  facts;
-
-    came = ctx->upstream.came;
-
-    facts.settled = ctx->settled;
-    facts.handed_on = ctx->upstream.handed_on;
-    facts.sent = ngx_http_idempotency_upstream_sent(r, ctx);
-    facts.answered = (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
-                      && ngx_http_idempotency_upstream_answered(r, ctx));
-
-    /* "error_page 502 = /page": the client gets the status of the page */
-
-    if (!ngx_http_idempotency_policy_gate(&facts, came,
-                                       r->err_status < NGX_HTTP_BAD_REQUEST))
-    {
-        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                      "idempotency: %s, it is not sent to another one",
-                      facts.sent ? "the request was sent to an upstream before"
-                                 : "the request was settled before");
-        return NGX_DECLINED;
-    }
-
-    if (came == NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
-        || ctx->passed
-        || ngx_idempotency_lease_is_sure(&ctx->held))
-    {
-        return NGX_OK;
-    }
-
-    return NGX_AGAIN;
-}
-
-
-/* For a try, which cannot wait: NGX_OK or NGX_DECLINED. */
-
-static ngx_int_t
-ngx_http_idempotency_upstream_try(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_idempotency_upstream_gate(r, ctx);
-
-    if (rc != NGX_AGAIN) {
-        return rc;
-    }
-
-    if (ngx_idempotency_lease_check(&ctx->held) == NGX_OK) {
-        return NGX_OK;
-    }
-
-    (void) ngx_http_idempotency_upstream_lost(r);
-
-    return NGX_DECLINED;
-}
-
-
-ngx_int_t
-ngx_http_idempotency_upstream_lost(ngx_http_request_t *r)
-{
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "idempotency lease could not be renewed in time, "
-                  "the request is not sent");
-
-    return NGX_HTTP_SERVICE_UNAVAILABLE;
-}
 
 
 /*
@@ -170,6 +117,320 @@ ngx_http_idempotency_upstream_compare(const void *one, const void *two)
 }
 
 
+void
+ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_upstream_t  *up;
+
+    up = &ctx->upstream;
+
+    if (up->arrival == NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE) {
+        return;
+    }
+
+    if (ngx_http_idempotency_upstream_redirected(r, up)) {
+        up->sent_before = ngx_http_idempotency_upstream_sent(r, ctx);
+        up->arrival = NGX_HTTP_IDEMPOTENCY_ARRIVAL_REDIRECTED;
+
+    } else if (r->method != up->method
+               && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)))
+    {
+        up->upstream = r->upstream;
+        up->tries = r->upstream_states ? r->upstream_states->nelts : 0;
+        up->arrival = NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE;
+
+    } else if (up->ran) {
+        up->arrival = NGX_HTTP_IDEMPOTENCY_ARRIVAL_ELSEWHERE;
+    }
+}
+
+
+/*
+ * Is this the location that the upstream's X-Accel-Redirect names, or one to
+ * which try_files has led from there?  Not after error_page has led elsewhere:
+ * that sets r->error_page, but leaves no trace where recursive_error_pages is
+ * on.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_upstream_redirected(ngx_http_request_t *r,
+    ngx_http_idempotency_upstream_t *up)
+{
+    ngx_str_t                 *name;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (!up->followed) {
+        return 0;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (up->error_page != r->error_page || up->recursive) {
+        up->followed = 0;
+
+    } else if (!up->arrived) {
+        name = &r->upstream->headers_in.x_accel_redirect->value;
+
+        /* without such a location, error_page has led here */
+
+        up->followed = (name->data[0] == '@')
+                       ? (name->len == clcf->name.len
+                          && ngx_memcmp(name->data, clcf->name.data, name->len)
+                             == 0)
+                       : (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) != 0;
+    }
+
+    up->arrived = 1;
+    up->recursive |= clcf->recursive_error_pages;
+
+    return up->followed;
+}
+
+
+void
+ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (r->content_handler == NULL
+        || r->content_handler == ngx_http_idempotency_upstream_handler)
+    {
+        return;
+    }
+
+    ctx->upstream.handler = r->content_handler;
+
+    r->content_handler = ngx_http_idempotency_upstream_handler;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_handler(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_get_ctx(r);
+
+    ngx_http_idempotency_failpoint(ctx, "before_forward");
+
+    switch (ngx_http_idempotency_upstream_gate(r, ctx)) {
+
+    case NGX_OK:
+        break;
+
+    case NGX_AGAIN:
+        return ngx_http_idempotency_upstream_renew(r, ctx);
+
+    default: /* NGX_DECLINED */
+        return ngx_http_idempotency_upstream_refuse(r, ctx);
+    }
+
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "idempotency runs the content handler");
+
+    return ngx_http_idempotency_upstream_forward(r, ctx);
+}
+
+
+/*
+ * May an upstream get a byte of the request?  NGX_OK: yes.  NGX_AGAIN: yes
+ * once the lease was renewed.  NGX_DECLINED: never, which is logged.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_facts_t    facts;
+    ngx_http_idempotency_arrival_e  arrival;
+
+    arrival = ctx->upstream.arrival;
+
+    facts.settled = ctx->settled;
+    facts.sent_before = ctx->upstream.sent_before;
+    facts.sent = ngx_http_idempotency_upstream_sent(r, ctx);
+    facts.answered = (arrival == NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE
+                      && ngx_http_idempotency_upstream_answered(r, ctx));
+
+    /* "error_page 502 = /page": the client gets the status of the page */
+
+    if (!ngx_http_idempotency_policy_gate(&facts, arrival,
+                                       r->err_status < NGX_HTTP_BAD_REQUEST))
+    {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "idempotency request was %s before, it is not sent to "
+                      "another upstream", facts.sent ? "sent" : "settled");
+        return NGX_DECLINED;
+    }
+
+    if (arrival == NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE
+        || ctx->unprotected
+        || ngx_idempotency_lease_is_sure(&ctx->held))
+    {
+        return NGX_OK;
+    }
+
+    return NGX_AGAIN;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_refuse(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_idempotency_facts_t  facts;
+
+    if (ctx->upstream.refused) {
+
+        /* recursive_error_pages would go on until there is a cycle */
+
+        r->error_page = 1;
+    }
+
+    ctx->upstream.refused = 1;
+
+    ngx_http_idempotency_upstream_facts(r, ctx, &facts);
+
+    if (facts.answered && facts.status >= NGX_HTTP_BAD_REQUEST) {
+        return facts.status;
+    }
+
+    return facts.sent ? NGX_HTTP_BAD_GATEWAY : NGX_HTTP_SERVICE_UNAVAILABLE;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_renew(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_http_idempotency_context_op(ctx, NGX_IDEMPOTENCY_RENEW);
+
+    if (op == NULL || ngx_idempotency_lease_add(&ctx->held, op) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (ngx_idempotency_op_submit(op) != NGX_AGAIN) {
+        return ngx_http_idempotency_upstream_renewed(r, ctx);
+    }
+
+    /* as a content handler that has begun: it will finalize the request */
+
+    r->main->count++;
+    r->write_event_handler = ngx_http_idempotency_upstream_renew_handler;
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_idempotency_upstream_renew_handler(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_get_ctx(r);
+
+    if (ctx->op->pending) {
+        return;
+    }
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    ngx_http_finalize_request(r,
+                              ngx_http_idempotency_upstream_renewed(r, ctx));
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_renewed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_lease_renewed(ctx->op);
+
+    if (!ngx_idempotency_lease_is_sure(&ctx->held)) {
+        return ngx_http_idempotency_upstream_lease_lost(r);
+    }
+
+    return ngx_http_idempotency_upstream_forward(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_forward(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                         rc;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+    ngx_http_idempotency_upstream_t  *up;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
+
+    up = &ctx->upstream;
+
+    if (up->arrival == NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE) {
+        return up->handler(r);
+    }
+
+    up->ran = 1;
+    up->open = 1;
+
+    rc = up->handler(r);
+
+    up->open = 0;
+
+    if (r->upstream) {
+        ilcf->upstreams = 1;
+    }
+
+    /* the handler had no memory for an upstream: its 500 is no answer */
+
+    up->no_memory = (rc == NGX_HTTP_INTERNAL_SERVER_ERROR
+                     && r->upstream == NULL && ilcf->upstreams);
+
+    if (rc == NGX_DONE) {
+        ngx_http_idempotency_upstream_guard(r, ctx);
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_upstream_lease_lost(ngx_http_request_t *r)
+{
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "idempotency lease could not be renewed in time, "
+                  "the request is not sent");
+
+    return NGX_HTTP_SERVICE_UNAVAILABLE;
+}
+
+
+/* The gate for a try, which cannot wait: NGX_OK or NGX_DECLINED. */
+
+static ngx_int_t
+ngx_http_idempotency_upstream_try(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_idempotency_upstream_gate(r, ctx);
+
+    if (rc != NGX_AGAIN) {
+        return rc;
+    }
+
+    if (ngx_idempotency_lease_check(&ctx->held) == NGX_OK) {
+        return NGX_OK;
+    }
+
+    (void) ngx_http_idempotency_upstream_lease_lost(r);
+
+    return NGX_DECLINED;
+}
+
+
 static ngx_int_t
 ngx_http_idempotency_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
@@ -205,7 +466,7 @@ ngx_http_idempotency_upstream_init_peer(ngx_http_request_t *r,
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_idempotency_module);
 
-    if (ctx == NULL || ctx->way != NGX_HTTP_IDEMPOTENCY_WAY_OWNED) {
+    if (ctx == NULL || ctx->state != NGX_HTTP_IDEMPOTENCY_STATE_OWNED) {
         return NGX_OK;
     }
 
@@ -216,8 +477,8 @@ ngx_http_idempotency_upstream_init_peer(ngx_http_request_t *r,
 
 
 /*
- * An answer that a cache has kept of another request does not stand in for
- * what this one gets, as proxy_cache_use_stale and "stale-if-error" want it.
+ * proxy_cache_use_stale and "stale-if-error" would send the cached answer of
+ * another request instead of what this one gets.
  */
 
 static ngx_int_t
@@ -250,6 +511,7 @@ ngx_http_idempotency_upstream_no_stale(ngx_http_request_t *r)
 
 
 /*
+ * Wraps the functions of the upstream that start a try, send, and finalize.
  * Also does what "proxy_ignore_client_abort on" does, for this request only:
  * ngx_http_upstream_init_request() has installed its checks by now.
  */
@@ -304,10 +566,10 @@ ngx_http_idempotency_upstream_get_peer(ngx_peer_connection_t *pc, void *data)
     log = pc->log->data;
     r = log->request;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
-    if (ctx->upstream.asked) {
-        ctx->upstream.asked = 0;
+    if (ctx->upstream.open) {
+        ctx->upstream.open = 0;
 
     } else if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {
         return NGX_BUSY;
@@ -318,10 +580,10 @@ ngx_http_idempotency_upstream_get_peer(ngx_peer_connection_t *pc, void *data)
 
 
 /*
- * What an upstream gets, all of it.  The connection may have taken long, by a
- * TLS handshake for example, so the gate is asked before the first byte.  Once
- * that was sent ngx_http_upstream_next() finds no further try, and reports
- * the error as it is: it would send PUT and DELETE again.
+ * Everything that is sent to an upstream.  The connection may have taken long,
+ * by a TLS handshake for example, so the gate is asked before the first byte.
+ * Once that was sent ngx_http_upstream_next() finds no further try and reports
+ * the error as it is: otherwise it would send PUT and DELETE again.
  */
 
 static ngx_int_t
@@ -335,11 +597,14 @@ ngx_http_idempotency_upstream_output(void *data, ngx_chain_t *in)
 
     r = data;
     u = r->upstream;
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
     up = &ctx->upstream;
 
     if (u->peer.connection->sent == 0) {
-        ngx_http_idempotency_failpoint(ctx, "before_send");
+
+        if (up->arrival != NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE) {
+            ngx_http_idempotency_failpoint(ctx, "before_send");
+        }
 
         if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {
             u->peer.tries = 0;
@@ -351,7 +616,7 @@ ngx_http_idempotency_upstream_output(void *data, ngx_chain_t *in)
 
     if (u->peer.connection->sent
         && u->peer.tries > 1
-        && up->came != NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE)
+        && up->arrival != NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE)
     {
         u->peer.tries = 1;
     }
@@ -368,7 +633,7 @@ ngx_http_idempotency_upstream_finalize(ngx_http_request_t *r, ngx_int_t rc)
     ngx_http_idempotency_ctx_t       *ctx;
     ngx_http_idempotency_upstream_t  *up;
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
     up = &ctx->upstream;
 
     if (rc == NGX_DECLINED) {
@@ -382,7 +647,14 @@ ngx_http_idempotency_upstream_finalize(ngx_http_request_t *r, ngx_int_t rc)
 }
 
 
-void
+/*
+ * The content handler has returned NGX_DONE.  An upstream whose server is
+ * given by variables has not been through ngx_http_idempotency_upstream_
+ * init_peer(): its tries are wrapped here, or when its name was resolved or
+ * the cache has answered.
+ */
+
+static void
 ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
@@ -399,7 +671,7 @@ ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
 
 #if (NGX_HTTP_CACHE)
         if (r->cache && (r->cache->waiting || r->aio)) {
-            ctx->upstream.cached = r->write_event_handler;
+            ctx->upstream.cache_handler = r->write_event_handler;
             r->write_event_handler = ngx_http_idempotency_upstream_cached;
         }
 #endif
@@ -410,7 +682,7 @@ ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
     rctx = u->resolved->ctx;
 
     if (rctx && rctx->handler != ngx_http_idempotency_upstream_resolved) {
-        ctx->upstream.resolved = rctx->handler;
+        ctx->upstream.resolve_handler = rctx->handler;
         rctx->handler = ngx_http_idempotency_upstream_resolved;
     }
 
@@ -427,14 +699,14 @@ static void
 ngx_http_idempotency_upstream_cached(ngx_http_request_t *r)
 {
 #if (NGX_HTTP_CACHE)
-    ngx_uint_t                   gone;
+    ngx_uint_t                   freed;
     ngx_http_idempotency_ctx_t  *ctx;
 
     if (r->cache->waiting || r->aio) {
         return;
     }
 
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
     r->write_event_handler = ngx_http_request_empty_handler;
 
@@ -443,16 +715,16 @@ ngx_http_idempotency_upstream_cached(ngx_http_request_t *r)
         return;
     }
 
-    gone = 0;
-    ctx->upstream.gone = &gone;
+    freed = 0;
+    ctx->upstream.freed = &freed;
 
-    ctx->upstream.cached(r);
+    ctx->upstream.cache_handler(r);
 
-    if (gone) {
+    if (freed) {
         return;
     }
 
-    ctx->upstream.gone = NULL;
+    ctx->upstream.freed = NULL;
 
     ngx_http_idempotency_upstream_guard(r, ctx);
 #endif
@@ -468,31 +740,31 @@ ngx_http_idempotency_upstream_cached(ngx_http_request_t *r)
 static void
 ngx_http_idempotency_upstream_resolved(ngx_resolver_ctx_t *rctx)
 {
-    ngx_uint_t                   gone;
+    ngx_uint_t                   freed;
     ngx_http_request_t          *r;
     ngx_http_idempotency_ctx_t  *ctx;
 
     r = rctx->data;
-    ctx = ngx_http_idempotency_context_get(r);
+    ctx = ngx_http_idempotency_get_ctx(r);
 
     if (rctx->state == 0
         && ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK)
     {
-        /* the only way to end an upstream from here */
+        /* ends the upstream, there is no other way from here */
 
         rctx->state = NGX_RESOLVE_SERVFAIL;
     }
 
-    gone = 0;
-    ctx->upstream.gone = &gone;
+    freed = 0;
+    ctx->upstream.freed = &freed;
 
-    ctx->upstream.resolved(rctx);
+    ctx->upstream.resolve_handler(rctx);
 
-    if (gone) {
+    if (freed) {
         return;
     }
 
-    ctx->upstream.gone = NULL;
+    ctx->upstream.freed = NULL;
 
     if (r->upstream && r->upstream->cleanup) {
         ngx_http_idempotency_upstream_watch(r, ctx);

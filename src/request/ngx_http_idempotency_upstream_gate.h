@@ -1,6 +1,7 @@
 
 /*
- * The gate before the first byte of every try of an upstream.
+ * The gate before the content handler of a claimed request, and before the
+ * first byte of every try of its upstream.
  */
 
 
@@ -17,22 +18,15 @@
  */
 ngx_int_t ngx_http_idempotency_upstream_gate_init(ngx_conf_t *cf);
 
-/*
- * May an upstream get a byte of the request?  NGX_OK: yes.  NGX_AGAIN: yes
- * once the lease was renewed.  NGX_DECLINED: never, and the log says why.
- */
-ngx_int_t ngx_http_idempotency_upstream_gate(ngx_http_request_t *r,
+/* A claimed request enters another location: notes how it arrived there. */
+void ngx_http_idempotency_upstream_arrive(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
-/* Logs that the lease is not sure; returns the status of the answer. */
-ngx_int_t ngx_http_idempotency_upstream_lost(ngx_http_request_t *r);
-
 /*
- * The content handler has made an upstream whose server is given by
- * variables: its further tries are watched, and a client that hangs up does
- * not cancel it.  Other upstreams are watched from their start.
+ * Puts the gate before the content handler of a claimed request, if it has
+ * one.  Again after each internal redirect.
  */
-void ngx_http_idempotency_upstream_guard(ngx_http_request_t *r,
+void ngx_http_idempotency_upstream_wrap(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 

@@ -32,27 +32,6 @@ static ngx_int_t ngx_http_idempotency_variable_set(
 #define NGX_HTTP_IDEMPOTENCY_AGE      2
 
 
-/* in the order of ngx_http_idempotency_result_e */
-
-ngx_str_t  ngx_http_idempotency_result_names[] = {
-    ngx_string("off"),
-    ngx_string("new"),
-    ngx_string("replayed"),
-    ngx_string("rejected"),
-    ngx_string("in_progress"),
-    ngx_string("waited"),
-    ngx_string("mismatch"),
-    ngx_string("missing"),
-    ngx_string("invalid"),
-    ngx_string("unknown"),
-    ngx_string("out_of_order"),
-    ngx_string("not_issued"),
-    ngx_string("expired"),
-    ngx_string("bypassed"),
-    ngx_string("store_error")
-};
-
-
 static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
 
     { ngx_string("idempotency_result"), NULL,
@@ -61,12 +40,12 @@ static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
 
     { ngx_string("idempotency_key"), NULL,
       ngx_http_idempotency_variable_string,
-      offsetof(ngx_http_idempotency_ctx_t, key),
+      offsetof(ngx_http_idempotency_ctx_t, identity.key),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("idempotency_source"), NULL,
       ngx_http_idempotency_variable_string,
-      offsetof(ngx_http_idempotency_ctx_t, source),
+      offsetof(ngx_http_idempotency_ctx_t, identity.source),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("idempotency_fence"), NULL,
@@ -122,7 +101,7 @@ ngx_http_idempotency_variable_result(ngx_http_request_t *r,
     ngx_str_t                   *result;
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r->main);
+    ctx = ngx_http_idempotency_get_ctx(r->main);
 
     result = &ngx_http_idempotency_result_names[ctx ? ctx->result
                                                : NGX_HTTP_IDEMPOTENCY_OFF];
@@ -138,7 +117,7 @@ ngx_http_idempotency_variable_string(ngx_http_request_t *r,
     ngx_str_t                   *s;
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r->main);
+    ctx = ngx_http_idempotency_get_ctx(r->main);
 
     if (ctx == NULL) {
         v->not_found = 1;
@@ -164,7 +143,7 @@ ngx_http_idempotency_variable_number(ngx_http_request_t *r,
     uint64_t                     n;
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r->main);
+    ctx = ngx_http_idempotency_get_ctx(r->main);
 
     if (ctx == NULL || ctx->fence == 0) {
         v->not_found = 1;
@@ -205,7 +184,7 @@ ngx_http_idempotency_variable_store_time(ngx_http_request_t *r,
     u_char                      *p, *last;
     ngx_http_idempotency_ctx_t  *ctx;
 
-    ctx = ngx_http_idempotency_context_get(r->main);
+    ctx = ngx_http_idempotency_get_ctx(r->main);
 
     if (ctx == NULL || ctx->op == NULL) {
         v->not_found = 1;
@@ -239,9 +218,9 @@ ngx_http_idempotency_variable_upstream_key(ngx_http_request_t *r,
 
     static ngx_str_t  name = ngx_string("upstream key 1");
 
-    ctx = ngx_http_idempotency_context_get(r->main);
+    ctx = ngx_http_idempotency_get_ctx(r->main);
 
-    if (ctx == NULL || ctx->source.len == 0) {
+    if (ctx == NULL || ctx->identity.source.len == 0) {
         v->not_found = 1;
         return NGX_OK;
     }

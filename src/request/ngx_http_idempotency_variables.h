@@ -11,10 +11,7 @@
 #include "ngx_http_idempotency.h"
 
 
-/* by ngx_http_idempotency_result_e */
-extern ngx_str_t  ngx_http_idempotency_result_names[];
-
-
+/* At preconfiguration.  NGX_OK or NGX_ERROR. */
 ngx_int_t ngx_http_idempotency_variables_add(ngx_conf_t *cf);
 
 

@@ -1,6 +1,12 @@
 
 /*
- * A duplicate waits for the first request of its key.
+ * A duplicate waits for the first request with its key.
+ *
+ * This file has what a waiting request needs of nginx: a deadline, and a read
+ * handler that notices a client which leaves.  store/wait has the waiters of
+ * one record as a group.  When the record may have changed, one waiter of the
+ * group gets the turn and claims again, with the owner it had: if it is
+ * granted it runs, if the record is settled it shares that with the others.
  */
 
 
@@ -11,32 +17,31 @@
 static ngx_int_t ngx_http_idempotency_wait_begin(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_wait_wake(ngx_idempotency_waiter_t *waiter);
-static void ngx_http_idempotency_wait_over(ngx_event_t *ev);
-static void ngx_http_idempotency_wait_forget(ngx_http_idempotency_ctx_t *ctx);
+static void ngx_http_idempotency_wait_timeout(ngx_event_t *ev);
+static void ngx_http_idempotency_wait_take_back(
+    ngx_http_idempotency_ctx_t *ctx);
 
 
 ngx_int_t
 ngx_http_idempotency_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    /* it has waited before, to the end or not: there is no deadline left */
-
-    if (ctx->wait_over || (ctx->waited && !ctx->wait_timer.timer_set)) {
+    if (ctx->wait.state == NGX_HTTP_IDEMPOTENCY_WAIT_OVER) {
         return NGX_DECLINED;
     }
 
-    if (!ctx->waited
+    if (ctx->wait.state == NGX_HTTP_IDEMPOTENCY_WAIT_NONE
         && ngx_http_idempotency_wait_begin(r, ctx) != NGX_OK)
     {
         return NGX_DECLINED;
     }
 
-    if (ctx->waiter.group) {
-        ngx_idempotency_wait_on(&ctx->waiter);
+    if (ctx->wait.waiter.group) {
+        ngx_idempotency_wait_continue(&ctx->wait.waiter);
         return NGX_OK;
     }
 
-    return ngx_idempotency_wait_join(&ctx->waiter, ctx->op);
+    return ngx_idempotency_wait_join(&ctx->wait.waiter, ctx->op);
 }
 
 
@@ -46,14 +51,14 @@ ngx_http_idempotency_wait_begin(ngx_http_request_t *r,
 {
     ngx_event_t  *ev;
 
-    ctx->waited = 1;
+    ctx->wait.state = NGX_HTTP_IDEMPOTENCY_WAIT_WAITING;
 
-    ctx->waiter.handler = ngx_http_idempotency_wait_wake;
-    ctx->waiter.data = ctx;
+    ctx->wait.waiter.handler = ngx_http_idempotency_wait_wake;
+    ctx->wait.waiter.data = ctx;
 
-    ev = &ctx->wait_timer;
+    ev = &ctx->wait.timer;
 
-    ev->handler = ngx_http_idempotency_wait_over;
+    ev->handler = ngx_http_idempotency_wait_timeout;
     ev->data = ctx;
     ev->log = r->connection->log;
 
@@ -82,44 +87,44 @@ ngx_http_idempotency_wait_wake(ngx_idempotency_waiter_t *waiter)
 
 
 static void
-ngx_http_idempotency_wait_over(ngx_event_t *ev)
+ngx_http_idempotency_wait_timeout(ngx_event_t *ev)
 {
     ngx_http_idempotency_ctx_t *ctx = ev->data;
 
-    ctx->wait_over = 1;
+    ctx->wait.state = NGX_HTTP_IDEMPOTENCY_WAIT_OVER;
 
-    ngx_http_idempotency_wait_wake(&ctx->waiter);
+    ngx_http_idempotency_wait_wake(&ctx->wait.waiter);
 }
 
 
 ngx_int_t
 ngx_http_idempotency_wait_woken(ngx_http_idempotency_ctx_t *ctx)
 {
-    if (ctx->waiter.told) {
-        ngx_http_idempotency_wait_forget(ctx);
+    if (ctx->wait.waiter.shared) {
+        ngx_http_idempotency_wait_take_back(ctx);
         ngx_idempotency_op_drop(ctx->op);
 
-        ctx->op = ctx->waiter.told;
-        ctx->waiter.told = NULL;
+        ctx->op = ctx->wait.waiter.shared;
+        ctx->wait.waiter.shared = NULL;
 
         return NGX_OK;
     }
 
-    if (ctx->wait_over) {
+    if (ctx->wait.state == NGX_HTTP_IDEMPOTENCY_WAIT_OVER) {
         return NGX_ABORT;
     }
 
-    return ctx->waiter.turn ? NGX_DECLINED : NGX_AGAIN;
+    return ctx->wait.waiter.turn ? NGX_DECLINED : NGX_AGAIN;
 }
 
 
 void
 ngx_http_idempotency_wait_share(ngx_http_idempotency_ctx_t *ctx)
 {
-    if (ctx->waiter.turn
+    if (ctx->wait.waiter.turn
         && ctx->op->record.state != NGX_IDEMPOTENCY_EXECUTING)
     {
-        ngx_idempotency_wait_tell(&ctx->waiter, ctx->op);
+        ngx_idempotency_wait_share(&ctx->wait.waiter, ctx->op);
     }
 }
 
@@ -127,28 +132,26 @@ ngx_http_idempotency_wait_share(ngx_http_idempotency_ctx_t *ctx)
 void
 ngx_http_idempotency_wait_end(ngx_http_idempotency_ctx_t *ctx)
 {
-    if (!ctx->waited) {
-        return;
-    }
+    ctx->wait.state = NGX_HTTP_IDEMPOTENCY_WAIT_OVER;
 
-    ngx_http_idempotency_wait_forget(ctx);
-    ngx_idempotency_wait_leave(&ctx->waiter);
+    ngx_http_idempotency_wait_take_back(ctx);
+    ngx_idempotency_wait_leave(&ctx->wait.waiter);
 
-    if (ctx->wait_timer.timer_set) {
-        ngx_del_timer(&ctx->wait_timer);
+    if (ctx->wait.timer.timer_set) {
+        ngx_del_timer(&ctx->wait.timer);
     }
 
     ctx->request->read_event_handler = ngx_http_block_reading;
 }
 
 
-/* a claim that got no reply may be granted yet, and is not used */
+/* A claim of this waiter that got no reply may still be granted. */
 
 static void
-ngx_http_idempotency_wait_forget(ngx_http_idempotency_ctx_t *ctx)
+ngx_http_idempotency_wait_take_back(ngx_http_idempotency_ctx_t *ctx)
 {
-    if (ctx->unsure) {
-        ctx->unsure = 0;
+    if (ctx->wait.in_doubt) {
+        ctx->wait.in_doubt = 0;
         ngx_http_idempotency_context_take_back(ctx);
     }
 }

@@ -1,6 +1,6 @@
 
 /*
- * A duplicate waits for the first request of its key.
+ * A duplicate waits for the first request with its key.
  */
 
 
@@ -12,23 +12,24 @@
 
 
 /*
- * Begins to wait, or goes on after its turn has brought no news.  NGX_OK: the
- * request will be woken; NGX_DECLINED: its time is over, or too many wait.
+ * Begins to wait, or goes on waiting after a claim that brought no change.
+ * NGX_OK: the request will be woken; NGX_DECLINED: its time is over, or too
+ * many wait.
  */
 ngx_int_t ngx_http_idempotency_wait(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * What woke it.  NGX_OK: another one has asked, and ctx->op is what it was
- * told; NGX_DECLINED: it should ask itself; NGX_ABORT: its time is over;
- * NGX_AGAIN: nothing did.
+ * Why the request was woken.  NGX_OK: another waiter has read the record,
+ * which is that of ctx->op now; NGX_DECLINED: this one is to claim again;
+ * NGX_ABORT: its time is over; NGX_AGAIN: for none of these, it waits on.
  */
 ngx_int_t ngx_http_idempotency_wait_woken(ngx_http_idempotency_ctx_t *ctx);
 
-/* the record in ctx->op is settled: those who wait for it may have it, too */
+/* Gives the record of ctx->op, if it is settled, to the other waiters. */
 void ngx_http_idempotency_wait_share(ngx_http_idempotency_ctx_t *ctx);
 
-/* waits no longer */
+/* The request, which has waited, does not wait any longer. */
 void ngx_http_idempotency_wait_end(ngx_http_idempotency_ctx_t *ctx);
 
 

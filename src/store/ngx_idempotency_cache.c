@@ -1,22 +1,22 @@
 
 /*
- * A small memory of done records, in shared memory of this nginx.
+ * A small cache of done records, in shared memory of this nginx.
  *
- * Records are written one behind the other, round and round, over the oldest.
- * Places only grow: where a record is in memory is its place modulo the size,
- * and one that is more than the size behind the last was written over.  So
+ * It is a ring: records are written one behind the other, over the oldest.
+ * A place only grows: its address is the place modulo the size, and a record
+ * that is more than the size behind the last place was written over.  So
  * nothing is freed or repaired, and a worker that is killed while it writes
- * leaves a record to which nothing points.
+ * leaves a record to which no slot points.
  */
 
 
 #include "ngx_idempotency_cache.h"
 
 
-/* milliseconds: older ones are asked for again */
+/* milliseconds: older records are fetched again */
 #define NGX_IDEMPOTENCY_CACHE_AGE     5000
 
-/* the mutex is held while that much is copied */
+/* larger records are not cached: the mutex is held while they are copied */
 #define NGX_IDEMPOTENCY_CACHE_RECORD  131072
 
 /* bytes of memory for each slot */
@@ -92,7 +92,7 @@ ngx_idempotency_cache_init_zone(ngx_shm_zone_t *zone, void *data)
 
     shpool = (ngx_slab_pool_t *) zone->shm.addr;
 
-    /* all that there is, as one piece */
+    /* one allocation of all pages */
 
     size = shpool->pfree * ngx_pagesize;
 
@@ -196,7 +196,7 @@ ngx_idempotency_cache_put(ngx_shm_zone_t *zone, u_char *digest,
 
     place = cache->last + (rest < len ? rest : 0);
 
-    /* first of all what will be written over is no longer there */
+    /* first, the records that will be written over become invalid */
 
     cache->last = place + len;
 
@@ -232,7 +232,7 @@ ngx_idempotency_cache_purge(ngx_shm_zone_t *zone)
     cache = zone->data;
     shpool = (ngx_slab_pool_t *) zone->shm.addr;
 
-    /* not the time at which this turn of the event loop began */
+    /* the cached time is that of the begin of this event loop cycle */
 
     ngx_time_update();
 
@@ -249,8 +249,8 @@ ngx_idempotency_cache_purge(ngx_shm_zone_t *zone)
 
 
 /*
- * A record may be in one of two slots.  NULL: it is in none; with "room" the
- * one that is free, or has the older record.
+ * A record may be in one of two slots.  If it is in none: NULL, or with "room"
+ * the slot that is free or has the older record.
  */
 
 static uint64_t *
@@ -285,7 +285,7 @@ ngx_idempotency_cache_find(ngx_idempotency_cache_t *cache, u_char *digest,
 }
 
 
-/* NULL: it was written over */
+/* NULL: the record was written over */
 
 static ngx_idempotency_cache_entry_t *
 ngx_idempotency_cache_entry(ngx_idempotency_cache_t *cache, uint64_t place)

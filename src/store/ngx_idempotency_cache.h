@@ -1,6 +1,6 @@
 
 /*
- * A small memory of done records, in shared memory of this nginx.
+ * A small cache of done records, in shared memory of this nginx.
  */
 
 
@@ -13,12 +13,12 @@
 #include "ngx_idempotency_record.h"
 
 
-/* bytes: less is refused */
+/* bytes: a smaller cache is refused */
 #define NGX_IDEMPOTENCY_CACHE_MIN  65536
 
 
 /*
- * A record as its store has told it.  "asked" is when that was asked, by the
+ * A record as the store has sent it.  "asked" is when it was asked for, by the
  * clock of this machine; "now" is the time of the store when it answered.
  */
 
@@ -45,7 +45,7 @@ ngx_int_t ngx_idempotency_cache_get(ngx_shm_zone_t *zone, u_char *digest,
 void ngx_idempotency_cache_put(ngx_shm_zone_t *zone, u_char *digest,
     ngx_idempotency_cached_t *cached);
 
-/* Some record was purged: what was asked before now does not count. */
+/* A record was purged: whatever was asked for before now is invalid. */
 void ngx_idempotency_cache_purge(ngx_shm_zone_t *zone);
 
 

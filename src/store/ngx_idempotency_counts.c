@@ -1,6 +1,6 @@
 
 /*
- * What has happened so far, counted by each worker in shared memory.
+ * Counters and gauges in shared memory, written by each worker for itself.
  */
 
 
@@ -51,15 +51,15 @@ ngx_idempotency_counts_create(ngx_conf_t *cf,
     ccf = (ngx_core_conf_t *) ngx_get_conf(cf->cycle->conf_ctx,
                                            ngx_core_module);
 
-    /* the number may stand behind http{}: then some workers share a block */
+    /* worker_processes may come after http{}: workers share blocks then */
 
     counts->workers = (ccf->worker_processes > 0)
                       ? (ngx_uint_t) ccf->worker_processes
                       : (ngx_uint_t) ngx_max(ngx_ncpu, 1);
 
     /*
-     * Old workers go on with the memory they have: where something else is
-     * counted the new ones must not use the same.
+     * After a reload old workers still write to their memory: if the layout
+     * is another one, new workers must not use the same zone.
      */
 
     name.len = sizeof("idempotency_counts__") - 1 + 8 + NGX_INT_T_LEN;
@@ -214,7 +214,7 @@ ngx_idempotency_counts_all(ngx_idempotency_counts_t *counts,
 {
     ngx_uint_t                    i, n;
     ngx_atomic_t                 *pid, *to, *from;
-    ngx_atomic_uint_t             forgetful;
+    ngx_atomic_uint_t             refusing_until;
     ngx_idempotency_store_now_t  *one;
 
     ngx_memzero(now, sizeof(ngx_idempotency_store_now_t));
@@ -233,7 +233,7 @@ ngx_idempotency_counts_all(ngx_idempotency_counts_t *counts,
         one = (ngx_idempotency_store_now_t *) (pid + 1) + store;
         from = (ngx_atomic_t *) one;
 
-        forgetful = ngx_max(now->forgetful, one->forgetful);
+        refusing_until = ngx_max(now->refusing_until, one->refusing_until);
 
         for (n = 0;
              n < sizeof(ngx_idempotency_store_now_t) / sizeof(ngx_atomic_t);
@@ -242,7 +242,7 @@ ngx_idempotency_counts_all(ngx_idempotency_counts_t *counts,
             to[n] += from[n];
         }
 
-        now->forgetful = forgetful;
+        now->refusing_until = refusing_until;
     }
 }
 

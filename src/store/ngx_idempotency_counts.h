@@ -1,6 +1,6 @@
 
 /*
- * What has happened so far, counted by each worker in shared memory.
+ * Counters and gauges in shared memory, written by each worker for itself.
  */
 
 
@@ -10,7 +10,6 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
-#include "ngx_idempotency_health.h"
 #include "ngx_idempotency_redis_counts.h"
 #include "ngx_idempotency_unknowns.h"
 
@@ -19,6 +18,43 @@
 #define NGX_IDEMPOTENCY_LATENCIES  17
 
 #define NGX_IDEMPOTENCY_ERRORS     9
+
+
+/* why a new key was refused; ngx_idempotency_refusals[] has the names */
+
+typedef enum {
+    NGX_IDEMPOTENCY_REFUSAL_NONE = 0,
+    NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE,    /* no connection, or it broke */
+    NGX_IDEMPOTENCY_REFUSAL_TIMEOUT,        /* no reply in time */
+    NGX_IDEMPOTENCY_REFUSAL_PROTOCOL,       /* the reply made no sense */
+    NGX_IDEMPOTENCY_REFUSAL_READONLY,       /* the server is a replica */
+    NGX_IDEMPOTENCY_REFUSAL_OUT_OF_MEMORY,  /* Redis: maxmemory */
+    NGX_IDEMPOTENCY_REFUSAL_NO_REPLICAS,    /* too few have acknowledged */
+    NGX_IDEMPOTENCY_REFUSAL_NOT_PERMITTED,  /* password, or ACL */
+    NGX_IDEMPOTENCY_REFUSAL_MISCONFIGURED,  /* Redis cannot save to disk */
+    NGX_IDEMPOTENCY_REFUSAL_LOADING,        /* Redis reads its data */
+    NGX_IDEMPOTENCY_REFUSAL_MOVING,         /* cluster: its slot moves */
+    NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN,      /* it has lost data just now */
+    NGX_IDEMPOTENCY_REFUSAL_EVICTS,         /* its policy allows eviction */
+    NGX_IDEMPOTENCY_REFUSAL_NO_FSYNC,       /* too few have it on disk */
+    NGX_IDEMPOTENCY_REFUSAL_FULL,           /* no room in the zone */
+    NGX_IDEMPOTENCY_REFUSAL_DAMAGED,        /* the zone cannot be read */
+    NGX_IDEMPOTENCY_REFUSAL_OTHER,          /* any other error of Redis */
+
+    NGX_IDEMPOTENCY_REFUSAL_N
+} ngx_idempotency_refusal_e;
+
+
+/*
+ * Of one store, shared by all workers without a lock.  "refusing" is why the
+ * last new key was refused, and NONE as soon as one is accepted.  It belongs
+ * to no single worker: a worker that exits cannot leave an old reason behind.
+ */
+
+typedef struct {
+    ngx_atomic_t                    refusing;    /* ngx_idempotency_refusal_e */
+    ngx_atomic_t                    since;       /* seconds */
+} ngx_idempotency_health_t;
 
 
 typedef struct {
@@ -36,37 +72,36 @@ typedef struct {
     ngx_atomic_t                    refused[NGX_IDEMPOTENCY_REFUSAL_N];
                                                  /* new keys */
     ngx_atomic_t                    unknown;     /* outcomes */
-    ngx_atomic_t                    abandoned;   /* leases of the dead */
-    ngx_atomic_t                    cached;      /* claims, not asked */
-    ngx_atomic_t                    losses;      /* of memory, noticed */
+    ngx_atomic_t                    abandoned;   /* leases of workers that
+                                                    were killed */
+    ngx_atomic_t                    cached;      /* claims from the cache */
+    ngx_atomic_t                    losses;      /* of data, detected */
     ngx_atomic_t                    unacked;     /* too few replicas */
-    ngx_atomic_t                    retries;     /* behind the requests */
+    ngx_atomic_t                    retries;     /* in background */
     ngx_atomic_t                    dropped;     /* outcomes, no room */
     ngx_idempotency_redis_counts_t  redis;
 } ngx_idempotency_store_counts_t;
 
 
-/* of one store and process, now */
+/* gauges of one store and process */
 
 typedef struct {
     ngx_atomic_t                    in_flight;   /* requests with a key */
     ngx_atomic_t                    leases;      /* held */
     ngx_atomic_t                    waiting;     /* duplicates */
-    ngx_atomic_t                    later;       /* outcomes not yet told */
-    ngx_atomic_t                    forgetful;   /* no new keys until then,
-                                                    seconds */
+    ngx_atomic_t                    background;  /* outcomes to be stored */
+    ngx_atomic_t                    refusing_until;   /* new keys, seconds */
     ngx_idempotency_redis_now_t     redis;
 } ngx_idempotency_store_now_t;
 
 
 /*
- * For each worker a block: the counts of all stores, then "n" other cells.
- * Nothing is shared by workers, and nothing is locked; only the workers
- * before and after a reload have a block in common.
+ * Each worker has a block: the counters of all stores, then "cells" others.
+ * Workers share no block and need no lock; only the workers before and after
+ * a reload have a block in common.
  *
- * What goes up and down has a block for each process, by its place in
- * ngx_processes[], with the process's id: what a dead one has left there is
- * not taken for true.
+ * Gauges have a block for each process, by its slot in ngx_processes[], with
+ * its pid: what a process that was killed has left there is ignored.
  */
 
 typedef struct {
@@ -82,9 +117,12 @@ typedef struct {
 } ngx_idempotency_counts_t;
 
 
-/* for stores before, and without, shared counts */
+/* for stores without shared counters */
 extern ngx_idempotency_store_counts_t  ngx_idempotency_counts_nowhere;
 extern ngx_idempotency_store_now_t     ngx_idempotency_counts_never;
+
+/* in the order of ngx_idempotency_refusal_e */
+extern ngx_str_t  ngx_idempotency_refusals[];
 
 /* microseconds; the bound of a bucket */
 extern const ngx_uint_t  ngx_idempotency_latency_bounds
@@ -92,26 +130,26 @@ extern const ngx_uint_t  ngx_idempotency_latency_bounds
 
 
 /*
- * Asks for the memory, when stores, cells and layout are set.  Counts survive
- * a reload that changes none of these.
+ * Asks for the memory; stores, cells and layout are set.  Counters survive a
+ * reload that changes none of these.
  */
 ngx_int_t ngx_idempotency_counts_create(ngx_conf_t *cf,
     ngx_idempotency_counts_t *counts, void *tag);
 
 /*
- * This process begins, with nothing that is so now, and ends.  What its
- * predecessor held when it died is counted as abandoned.
+ * This process begins, with its gauges at zero, and ends.  Leases that the
+ * last process of its slot held when it died are counted as abandoned.
  */
 void ngx_idempotency_counts_begin(ngx_idempotency_counts_t *counts);
 void ngx_idempotency_counts_end(ngx_idempotency_counts_t *counts);
 
-/* what this process writes, and what all that live have written, added up */
+/* the gauges of this process, and the sum over all live processes */
 ngx_idempotency_store_now_t *ngx_idempotency_counts_now(
     ngx_idempotency_counts_t *counts, ngx_uint_t store);
 void ngx_idempotency_counts_all(ngx_idempotency_counts_t *counts,
     ngx_uint_t store, ngx_idempotency_store_now_t *now);
 
-/* from the block of a worker */
+/* counters in the block of a worker */
 ngx_idempotency_store_counts_t *ngx_idempotency_counts_store(
     ngx_idempotency_counts_t *counts, ngx_uint_t worker, ngx_uint_t store);
 ngx_atomic_t *ngx_idempotency_counts_cells(ngx_idempotency_counts_t *counts,
@@ -124,7 +162,7 @@ void ngx_idempotency_counts_latency(ngx_idempotency_latency_t *latency,
 #define ngx_idempotency_count(cell)                                           \
     (void) ngx_atomic_fetch_add(&(cell), 1)
 
-/* nobody else writes what is so now in this process */
+/* only this process writes its gauges */
 
 #define ngx_idempotency_begins(cell)  (cell)++
 #define ngx_idempotency_ends(cell)    (cell)--

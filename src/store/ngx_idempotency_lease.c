@@ -10,7 +10,7 @@
 /* lines of one renewal */
 #define NGX_IDEMPOTENCY_LEASE_BATCH    256
 
-/* thousands of slow requests may be under way */
+/* for thousands of slow requests */
 #define NGX_IDEMPOTENCY_LEASE_BUCKETS  1024
 
 
@@ -62,7 +62,7 @@ ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
     ngx_idempotency_begins(held->store->now->leases);
 
     ngx_queue_insert_tail(&ngx_idempotency_lease_queue, &held->queue);
-    ngx_queue_insert_head(ngx_idempotency_lease_bucket(held->line.owner),
+    ngx_queue_insert_head(ngx_idempotency_lease_bucket(held->line.id.owner),
                           &held->bucket);
 
     ngx_idempotency_lease_arm(held->line.lease / 3);
@@ -83,7 +83,7 @@ ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held)
 }
 
 
-/* owners are random */
+/* owners are random: their first bytes are a hash */
 
 static ngx_queue_t *
 ngx_idempotency_lease_bucket(u_char *owner)
@@ -93,7 +93,7 @@ ngx_idempotency_lease_bucket(u_char *owner)
 }
 
 
-/* the timer may go off earlier than needed, never later */
+/* the timer may fire earlier than needed, never later */
 
 static void
 ngx_idempotency_lease_arm(ngx_msec_t delay)
@@ -173,8 +173,8 @@ ngx_idempotency_lease_renew_all(ngx_idempotency_store_t *store)
 
 
 /*
- * Renews what is due on one store, from a place in the queue on.  What was
- * asked for is not due again before another third of the lease.
+ * Renews the leases of one store that are due, from a place in the queue on.
+ * A lease that was asked for is not due again before a quarter of its time.
  */
 
 static void
@@ -282,7 +282,7 @@ ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op)
 
     for (i = 0; i < op->leases->nelts; i++) {
 
-        /* with several servers, some may have done their part */
+        /* in a cluster some nodes may have renewed theirs */
 
         if (op->error == NGX_IDEMPOTENCY_ERROR_NONE
             || line[i].result == NGX_IDEMPOTENCY_OK)
@@ -310,7 +310,7 @@ ngx_idempotency_lease_failed(ngx_idempotency_op_t *op)
 }
 
 
-/* the request of the lease may have ended meanwhile */
+/* the lease is looked up: its request may have ended meanwhile */
 
 static void
 ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
@@ -318,7 +318,7 @@ ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
     ngx_queue_t             *q, *bucket;
     ngx_idempotency_held_t  *held;
 
-    bucket = ngx_idempotency_lease_bucket(line->owner);
+    bucket = ngx_idempotency_lease_bucket(line->id.owner);
 
     for (q = ngx_queue_head(bucket);
          q != ngx_queue_sentinel(bucket);
@@ -326,7 +326,7 @@ ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
     {
         held = ngx_queue_data(q, ngx_idempotency_held_t, bucket);
 
-        if (ngx_memcmp(held->line.owner, line->owner,
+        if (ngx_memcmp(held->line.id.owner, line->id.owner,
                        NGX_IDEMPOTENCY_OWNER_LEN)
             != 0)
         {
@@ -339,7 +339,11 @@ ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
         } else {
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "idempotency lease of record \"%*xs\" was lost",
-                          (size_t) 8, line->digest);
+                          (size_t) 8, line->id.digest);
+
+            /* another owner may have the key: nothing is to be sent */
+
+            held->confirmed = sent - held->line.lease;
         }
 
         return;

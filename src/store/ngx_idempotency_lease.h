@@ -17,16 +17,16 @@
 /*
  * A lease that is held.  Its memory is the caller's, from hold to let_go.
  * "confirmed" is when the last claim or renewal that the store acknowledged
- * was sent.
+ * was sent, "asked" when the last one was sent at all.
  */
 
 typedef struct {
     ngx_queue_t                queue;       /* of all that are held */
-    ngx_queue_t                bucket;      /* of those with such an owner */
+    ngx_queue_t                bucket;      /* by the hash of its owner */
     ngx_idempotency_store_t   *store;
     ngx_idempotency_lease_t    line;
     ngx_msec_t                 confirmed;
-    ngx_msec_t                 asked;       /* the last one sent at all */
+    ngx_msec_t                 asked;
 } ngx_idempotency_held_t;
 
 
@@ -40,29 +40,30 @@ void ngx_idempotency_lease_hold(ngx_idempotency_held_t *held,
 void ngx_idempotency_lease_let_go(ngx_idempotency_held_t *held);
 
 /*
- * May something be started in the belief that the lease is ours?  Yes if it
- * was confirmed less than two thirds of its time ago.  Asks the clock, not the
- * cached time: the process may just have been stopped.
+ * Is the lease surely ours?  Yes if it was confirmed less than two thirds of
+ * its time ago.  Reads the clock, not the cached time: the process may have
+ * been stopped until now.
  */
 ngx_uint_t ngx_idempotency_lease_is_sure(ngx_idempotency_held_t *held);
 
 /*
- * Makes the lease a line of a renewal that the caller submits; NGX_ERROR when
- * memory is short.  When it is over, renewed takes note of what came of it.
+ * Adds the lease to a renewal that the caller submits; NGX_ERROR when memory
+ * is short.  The caller passes the finished renewal to lease_renewed().
  */
 ngx_int_t ngx_idempotency_lease_add(ngx_idempotency_held_t *held,
     ngx_idempotency_op_t *op);
 void ngx_idempotency_lease_renewed(ngx_idempotency_op_t *op);
 
 /*
- * All leases on a store, at once: it may have lost them, and a renewal writes
- * them anew.
+ * Renews all leases of this worker on a store at once: the store may have lost
+ * them, and a renewal writes them anew.
  */
 void ngx_idempotency_lease_renew_all(ngx_idempotency_store_t *store);
 
 /*
- * For who cannot wait: NGX_OK if the lease is sure, or a renewal in passing
- * has made it so, which a store has to answer at once; else NGX_DECLINED.
+ * For callers that cannot wait: renews the lease if it is not sure.  NGX_OK if
+ * it is sure then, that is, if the store has answered at once; else
+ * NGX_DECLINED.
  */
 ngx_int_t ngx_idempotency_lease_check(ngx_idempotency_held_t *held);
 

@@ -1,6 +1,6 @@
 
 /*
- * Random bytes that nobody can foretell.
+ * Cryptographically secure random bytes.
  */
 
 
@@ -12,8 +12,9 @@
 
 
 /*
- * libcrypto asks its price for the call and not for the bytes: they are drawn
- * many at a time.  Workers start with none, and do not fork.
+ * RAND_bytes() costs by the call, not by the byte: bytes are drawn many at a
+ * time.  The master draws none, and workers do not fork: no two processes
+ * share them.
  */
 
 ngx_int_t

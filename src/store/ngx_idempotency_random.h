@@ -1,6 +1,6 @@
 
 /*
- * Random bytes that nobody can foretell.
+ * Cryptographically secure random bytes.
  */
 
 

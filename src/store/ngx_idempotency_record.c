@@ -17,9 +17,6 @@
 #include "ngx_idempotency_record.h"
 
 
-#define NGX_IDEMPOTENCY_RECORD_VERSION   1
-
-
 static uint64_t ngx_idempotency_record_number(u_char *p, ngx_uint_t bytes);
 
 
@@ -115,7 +112,7 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
 
     if (value->len == NGX_IDEMPOTENCY_RECORD_HEADER) {
 
-        /* nobody asked for the answer */
+        /* the answer was not asked for */
 
         return NGX_OK;
     }

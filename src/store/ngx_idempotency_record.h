@@ -1,6 +1,6 @@
 
 /*
- * What is remembered of one key, and the bytes of a stored answer.
+ * The record of one key as callers see it, and the encoding of its answer.
  */
 
 
@@ -22,12 +22,13 @@
  */
 #define NGX_IDEMPOTENCY_FINGERPRINT_SUM  32
 
-/* how the name of a record ends that only a dry run has made */
+/* the end of the digest of a record that a dry run has made */
 #define NGX_IDEMPOTENCY_DRY              "dry run"
 #define NGX_IDEMPOTENCY_DRY_LEN          8
 
 /* of a record in Redis, before its answer */
 #define NGX_IDEMPOTENCY_RECORD_HEADER    116
+#define NGX_IDEMPOTENCY_RECORD_VERSION   1
 
 
 /*
@@ -35,8 +36,8 @@
  * (mark_unknown, or read so once the lease is over), none (release);
  * unknown -> done, none (complete by its owner, resolve); issued ->
  * executing (claim); done -> tombstone -> none (time).  Only a store moves
- * a record, and only on behalf of its owner or of an operator who names the
- * fence.
+ * a record, for its owner or for an operator that names the fence; the rules
+ * are in transition.c.
  */
 
 typedef enum {
@@ -132,7 +133,7 @@ ngx_int_t ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
 /* A digest that is written in hex.  NGX_OK, or NGX_DECLINED: it is none. */
 ngx_int_t ngx_idempotency_record_digest(const u_char *hex, u_char *digest);
 
-/* Is it one of a dry run? */
+/* Is it the digest of a dry run? */
 ngx_uint_t ngx_idempotency_record_is_dry(const u_char *digest);
 
 /* Do these bytes of a record name this owner? */

@@ -293,7 +293,7 @@ ngx_idempotency_head_get_lines(ngx_pool_t *pool, ngx_idempotency_head_t *h,
     uint64_t                  n;
     ngx_idempotency_field_t  *field;
 
-    /* a line has two lengths at least: no count may promise more */
+    /* a line takes two bytes at least: this bounds the count */
 
     if (ngx_idempotency_head_get_number(h, (h->last - h->pos) / 2, &n)
         != NGX_OK)
@@ -384,7 +384,7 @@ ngx_idempotency_head_get_number(ngx_idempotency_head_t *h, uint64_t max,
         }
 
         if (ch == 0 && shift) {
-            /* a number has one spelling */
+            /* no leading zeros: a number has one encoding */
             return NGX_DECLINED;
         }
 
@@ -444,7 +444,7 @@ ngx_idempotency_head_is_status_line(ngx_str_t *line, ngx_uint_t status)
 }
 
 
-/* it will be a line, or a part of one */
+/* the string will be a header line: no CR, LF or zero byte */
 
 static ngx_uint_t
 ngx_idempotency_head_is_text(ngx_str_t *s)

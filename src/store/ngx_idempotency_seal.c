@@ -21,7 +21,7 @@
 #include <openssl/hmac.h>
 
 
-/* another number than the first byte of an encoded head, see record_head.c */
+/* differs from the first byte of an encoded head, see record_head.c */
 #define NGX_IDEMPOTENCY_SEAL_VERSION  0x81
 
 #define NGX_IDEMPOTENCY_SEAL_ID       1
@@ -200,7 +200,7 @@ ngx_idempotency_seal(ngx_idempotency_secret_t *secret,
     if (ngx_idempotency_random(p + NGX_IDEMPOTENCY_SEAL_NONCE,
                                NGX_IDEMPOTENCY_SEAL_TAG
                                - NGX_IDEMPOTENCY_SEAL_NONCE) != NGX_OK
-        || ngx_idempotency_seal_start(secret, p, op->digest, op->head.len,
+        || ngx_idempotency_seal_start(secret, p, op->id.digest, op->head.len,
                                       NGX_IDEMPOTENCY_SEAL_ENCRYPT) != NGX_OK
         || ngx_idempotency_seal_update(p + NGX_IDEMPOTENCY_SEAL_HEAD,
                                        op->head.data, op->head.len) != NGX_OK)
@@ -280,7 +280,7 @@ ngx_idempotency_seal_open(ngx_array_t *secrets, const u_char *digest,
                                prefix + NGX_IDEMPOTENCY_SEAL_TAG) != 1
         || EVP_DecryptFinal_ex(ngx_idempotency_seal_ctx, rest, &len) != 1)
     {
-        /* others may share the record: this must not look like an answer */
+        /* the record may be shared: it must not pass for an answer */
 
         ngx_str_null(head);
         ngx_str_null(body);
@@ -292,7 +292,7 @@ ngx_idempotency_seal_open(ngx_array_t *secrets, const u_char *digest,
 }
 
 
-/* one answer at a time per worker: start, update, the tag */
+/* one answer at a time per worker: start, updates, the tag */
 
 static ngx_int_t
 ngx_idempotency_seal_start(ngx_idempotency_secret_t *secret,

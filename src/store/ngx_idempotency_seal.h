@@ -16,9 +16,9 @@
 
 
 /*
- * One secret and the keys made of it, which have nothing in common.  Its id
- * stands in what was made with it and tells nothing about it; an id of zeros
- * stands for no secret.
+ * A secret and the independent keys that are derived from it.  Its id is
+ * written into everything that was made with it and reveals nothing about it;
+ * an id of zeros means no secret.
  */
 
 typedef struct {

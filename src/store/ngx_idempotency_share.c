@@ -44,7 +44,7 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
         return op;
     }
 
-    bucket = &ngx_idempotency_share_buckets[op->digest[0]];
+    bucket = &ngx_idempotency_share_buckets[op->id.digest[0]];
 
     if (bucket->next == NULL) {
         ngx_queue_init(bucket);
@@ -65,7 +65,7 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
         }
     }
 
-    /* if memory is short, it is just not shared */
+    /* if memory is short, the answer is not shared */
 
     (void) ngx_idempotency_share_add(bucket, op);
 
@@ -73,7 +73,7 @@ ngx_idempotency_share(ngx_idempotency_op_t *op)
 }
 
 
-/* equal in everything that a replay uses */
+/* are they equal in everything that a replay uses? */
 
 static ngx_uint_t
 ngx_idempotency_share_is_same(ngx_idempotency_op_t *one,
@@ -90,7 +90,8 @@ ngx_idempotency_share_is_same(ngx_idempotency_op_t *one,
            && a->fence == b->fence
            && a->head.len == b->head.len
            && a->body.len == b->body.len
-           && ngx_memcmp(one->digest, two->digest, NGX_IDEMPOTENCY_DIGEST_LEN)
+           && ngx_memcmp(one->id.digest, two->id.digest,
+                         NGX_IDEMPOTENCY_DIGEST_LEN)
               == 0
            && ngx_memcmp(a->fingerprint, b->fingerprint,
                          NGX_IDEMPOTENCY_FINGERPRINT_LEN)

@@ -16,10 +16,10 @@
 
 
 /*
- * A finished claim has brought an answer, open if it was sealed.  Returns the
- * operation to go on with: another one that lives in this worker and has
- * the same answer, byte for byte, then "op" is dropped; or "op" itself, which
- * others may share from now on.  The caller drops what it has got.
+ * "op" is a finished claim with an answer, opened if it was sealed.  Returns
+ * the operation to go on with: another one of this worker that has the same
+ * answer, byte for byte, and "op" is dropped; or "op" itself, which other
+ * requests may share from now on.  The caller drops what is returned.
  */
 ngx_idempotency_op_t *ngx_idempotency_share(ngx_idempotency_op_t *op);
 

@@ -5,7 +5,7 @@
 
 
 #include "ngx_idempotency_store.h"
-#include "ngx_idempotency_notice.h"
+#include "ngx_idempotency_wait.h"
 
 
 /*
@@ -13,6 +13,9 @@
  * of glibc gives from a cache of its own.
  */
 #define NGX_IDEMPOTENCY_OP_POOL_SIZE  1024
+
+/* unknowns that are looked at again at a time */
+#define NGX_IDEMPOTENCY_STORE_CHECK   8
 
 
 static void ngx_idempotency_op_begins(ngx_idempotency_op_t *op);
@@ -24,6 +27,9 @@ static ngx_idempotency_refusal_e ngx_idempotency_op_refusal(
 static ngx_uint_t ngx_idempotency_op_took(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_note(ngx_idempotency_op_t *op);
 static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
+static void ngx_idempotency_store_ask(ngx_idempotency_store_t *store,
+    ngx_idempotency_unknown_t *unknown);
+static void ngx_idempotency_store_checked(ngx_idempotency_op_t *op);
 
 
 /* in the order of ngx_idempotency_op_e */
@@ -38,6 +44,29 @@ const char  *ngx_idempotency_ops[] = {
 
 const char  *ngx_idempotency_results[] = {
     "ok", "granted", "exists", "not_issued", "refused", "out_of_order"
+};
+
+
+/* in the order of ngx_idempotency_refusal_e */
+
+ngx_str_t  ngx_idempotency_refusals[] = {
+    ngx_string("none"),
+    ngx_string("unreachable"),
+    ngx_string("timeout"),
+    ngx_string("protocol"),
+    ngx_string("readonly"),
+    ngx_string("out_of_memory"),
+    ngx_string("no_replicas"),
+    ngx_string("not_permitted"),
+    ngx_string("misconfigured"),
+    ngx_string("loading"),
+    ngx_string("moving"),
+    ngx_string("forgotten"),
+    ngx_string("evicts"),
+    ngx_string("no_fsync"),
+    ngx_string("full"),
+    ngx_string("damaged"),
+    ngx_string("other")
 };
 
 
@@ -139,20 +168,20 @@ ngx_idempotency_op_debug(ngx_idempotency_op_t *op, const char *what)
     if (op->pending) {
         ngx_log_debug5(NGX_LOG_DEBUG_CORE, ngx_cycle->log, 0,
                        "idempotency *%uA record \"%*xs\" %s: %s",
-                       op->connection, (size_t) 8, op->digest,
+                       op->connection, (size_t) 8, op->id.digest,
                        ngx_idempotency_ops[op->type], what);
         return;
     }
 
     ngx_log_debug7(NGX_LOG_DEBUG_CORE, ngx_cycle->log, 0,
                    "idempotency *%uA record \"%*xs\" %s: %s, %s, error %d",
-                   op->connection, (size_t) 8, op->digest,
+                   op->connection, (size_t) 8, op->id.digest,
                    ngx_idempotency_ops[op->type], what,
                    ngx_idempotency_results[op->result], op->error);
 }
 
 
-/* where somebody asks for the counts */
+/* called only if statistics are configured */
 
 static void
 ngx_idempotency_op_begins(ngx_idempotency_op_t *op)
@@ -165,7 +194,7 @@ ngx_idempotency_op_begins(ngx_idempotency_op_t *op)
         break;
 
     case NGX_IDEMPOTENCY_MARK_UNKNOWN:
-        if (!ngx_idempotency_record_is_dry(op->digest)) {
+        if (!ngx_idempotency_record_is_dry(op->id.digest)) {
             ngx_idempotency_count(op->store->counts->unknown);
         }
 
@@ -219,17 +248,24 @@ ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 static void
 ngx_idempotency_op_health(ngx_idempotency_op_t *op)
 {
-    ngx_idempotency_refusal_e  why;
+    ngx_idempotency_health_t   *health;
+    ngx_idempotency_refusal_e   why;
 
     if (op->type != NGX_IDEMPOTENCY_CLAIM && op->type != NGX_IDEMPOTENCY_ISSUE)
     {
         return;
     }
 
+    health = op->store->health;
+
     if (op->error == NGX_IDEMPOTENCY_ERROR_NONE) {
 
-        if (ngx_idempotency_op_took(op)) {
-            ngx_idempotency_store_accepted(op->store);
+        /* as a rule it is only read: all workers share this cache line */
+
+        if (ngx_idempotency_op_took(op)
+            && health->refusing != NGX_IDEMPOTENCY_REFUSAL_NONE)
+        {
+            health->refusing = NGX_IDEMPOTENCY_REFUSAL_NONE;
         }
 
         return;
@@ -237,8 +273,18 @@ ngx_idempotency_op_health(ngx_idempotency_op_t *op)
 
     why = op->refusal ? op->refusal : ngx_idempotency_op_refusal(op);
 
-    if (why != NGX_IDEMPOTENCY_REFUSAL_NONE) {
-        ngx_idempotency_store_refused(op->store, why);
+    if (why == NGX_IDEMPOTENCY_REFUSAL_NONE) {
+        return;
+    }
+
+    ngx_idempotency_count(op->store->counts->refused[why]);
+
+    if (health->refusing == NGX_IDEMPOTENCY_REFUSAL_NONE) {
+        health->since = ngx_time();
+    }
+
+    if (health->refusing != why) {
+        health->refusing = why;
     }
 }
 
@@ -255,7 +301,7 @@ ngx_idempotency_op_refusal(ngx_idempotency_op_t *op)
 
     case NGX_IDEMPOTENCY_ERROR_DAMAGED:
 
-        /* a zone as a whole; in Redis it is one key, and not a new one */
+        /* a zone refuses all keys; in Redis it is one record, not a new key */
 
         return op->store->usage ? NGX_IDEMPOTENCY_REFUSAL_DAMAGED
                                 : NGX_IDEMPOTENCY_REFUSAL_NONE;
@@ -275,15 +321,15 @@ ngx_idempotency_op_refusal(ngx_idempotency_op_t *op)
     case NGX_IDEMPOTENCY_ERROR_UNSAFE:
         return NGX_IDEMPOTENCY_REFUSAL_FORGOTTEN;
 
-    default: /* NONE, MEMORY: of this process, the store is not to blame */
+    default: /* NONE, MEMORY: a lack of this process, not of the store */
         return NGX_IDEMPOTENCY_REFUSAL_NONE;
     }
 }
 
 
 /*
- * A store without room takes over what it has a record of: after that only an
- * operation that has made a new record proves anything.
+ * A full store still grants claims of keys that have a record: only a new
+ * record proves that it has room again.
  */
 
 static ngx_uint_t
@@ -303,14 +349,14 @@ ngx_idempotency_op_took(ngx_idempotency_op_t *op)
 }
 
 
-/* an operation that shows what a record is shows whether it is unknown */
+/* notes whether the record of the operation is unknown */
 
 static void
 ngx_idempotency_op_note(ngx_idempotency_op_t *op)
 {
     time_t  since;
 
-    if (ngx_idempotency_record_is_dry(op->digest)) {
+    if (ngx_idempotency_record_is_dry(op->id.digest)) {
         return;
     }
 
@@ -318,7 +364,7 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
 
     case NGX_IDEMPOTENCY_MARK_UNKNOWN:
 
-        /* it is, even if the store could not be told */
+        /* it is unknown, even if the store could not be reached */
 
         if (op->error == NGX_IDEMPOTENCY_ERROR_NONE
             && op->result != NGX_IDEMPOTENCY_OK)
@@ -347,7 +393,7 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
 
             if (op->store->unknowns->number) {
                 ngx_idempotency_unknowns_forget(op->store->unknowns,
-                                                op->digest);
+                                                op->id.digest);
             }
 
             return;
@@ -356,12 +402,12 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
         since = op->record.created;
     }
 
-    ngx_idempotency_unknowns_note(op->store->unknowns, op->digest, op->flags,
+    ngx_idempotency_unknowns_note(op->store->unknowns, op->id.digest, op->flags,
                                   since);
 }
 
 
-/* those who wait for the record are told that there is news */
+/* wakes those that wait for the record */
 
 static void
 ngx_idempotency_op_settled(ngx_idempotency_op_t *op)
@@ -377,7 +423,7 @@ ngx_idempotency_op_settled(ngx_idempotency_op_t *op)
     case NGX_IDEMPOTENCY_MARK_UNKNOWN:
     case NGX_IDEMPOTENCY_RESOLVE:
     case NGX_IDEMPOTENCY_PURGE:
-        ngx_idempotency_notice_post(op->digest);
+        ngx_idempotency_notice_post(op->id.digest);
         break;
 
     default:
@@ -430,7 +476,7 @@ ngx_idempotency_op_done(ngx_idempotency_op_t *op)
         ngx_idempotency_op_settled(op);
     }
 
-    /* a handler frees what is not detached */
+    /* the handler of an operation that is not detached may free it */
 
     detached = op->detached;
 
@@ -441,4 +487,66 @@ ngx_idempotency_op_done(ngx_idempotency_op_t *op)
     if (detached) {
         ngx_destroy_pool(op->pool);
     }
+}
+
+
+void
+ngx_idempotency_store_check(ngx_idempotency_store_t *store)
+{
+    ngx_uint_t                  i, n;
+    ngx_idempotency_unknown_t   unknown;
+
+    if (store->unknowns->number == 0) {
+        return;
+    }
+
+    i = store->unknowns->checked;
+
+    for (n = 0; n < NGX_IDEMPOTENCY_STORE_CHECK; n++) {
+
+        if (ngx_idempotency_unknowns_next(store->unknowns, &i, &unknown)
+            != NGX_OK)
+        {
+            i = 0;
+            break;
+        }
+
+        ngx_idempotency_store_ask(store, &unknown);
+    }
+
+    store->unknowns->checked = i;
+}
+
+
+static void
+ngx_idempotency_store_ask(ngx_idempotency_store_t *store,
+    ngx_idempotency_unknown_t *unknown)
+{
+    ngx_int_t              rc;
+    ngx_idempotency_op_t  *op;
+
+    op = ngx_idempotency_op_create(store, NGX_IDEMPOTENCY_FETCH);
+    if (op == NULL) {
+        return;
+    }
+
+    ngx_memcpy(op->id.digest, unknown->digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    op->flags = unknown->flags;
+    op->handler = ngx_idempotency_store_checked;
+
+    rc = ngx_idempotency_op_submit(op);
+
+    if (rc != NGX_AGAIN) {
+        ngx_idempotency_op_drop(op);
+    }
+}
+
+
+/* ngx_idempotency_op_done() has noted what it is */
+
+static void
+ngx_idempotency_store_checked(ngx_idempotency_op_t *op)
+{
+    ngx_idempotency_op_drop(op);
 }

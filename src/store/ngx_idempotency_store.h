@@ -1,6 +1,6 @@
 
 /*
- * The store: what every operation promises, whatever keeps the records.
+ * The store interface: operations and what they promise.
  */
 
 
@@ -11,12 +11,11 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include "ngx_idempotency_counts.h"
-#include "ngx_idempotency_health.h"
 #include "ngx_idempotency_record.h"
 #include "ngx_idempotency_unknowns.h"
 
 
-/* how long the stub of a released claim refuses its dead owner, seconds */
+/* how long the stub of a released key refuses the owner that gave it up, sec */
 #define NGX_IDEMPOTENCY_STUB_TTL      600
 
 /* how long an unknown outcome is kept at least, seconds */
@@ -43,13 +42,12 @@ typedef struct {
     size_t                          free;
     size_t                          records;
     size_t                          record;      /* of one without answer */
-    size_t                          executing;   /* of them: a lease may be
-                                                    over */
-    size_t                          unknown;     /* of them */
+    size_t                          executing;   /* with lapsed leases */
+    size_t                          unknown;
     ngx_uint_t                      broken;      /* refuses everything */
 } ngx_idempotency_usage_t;
 
-/* somebody who waits for a record to be settled by others, see store.listen */
+/* a subscription to the changes of one record, see store.listen */
 typedef struct ngx_idempotency_listener_s  ngx_idempotency_listener_t;
 
 typedef ngx_idempotency_listener_t *(*ngx_idempotency_listen_pt)(
@@ -64,7 +62,7 @@ typedef ngx_uint_t (*ngx_idempotency_left_pt)(ngx_idempotency_store_t *store);
 
 typedef enum {
     /*
-     * Takes the key for op->owner until op->lease is over.  GRANTED: it is
+     * Takes the key for op->id.owner until op->lease is over.  GRANTED: it is
      * ours, record.fence and record.attempts are set; the same owner asking
      * again is granted again.  Otherwise EXISTS, and op->record shows why;
      * NOT_ISSUED with NGX_IDEMPOTENCY_CLAIM_ISSUED and nothing issued;
@@ -78,15 +76,15 @@ typedef enum {
      * record, and for a record that the store has lost: it is written anew;
      * in Redis also where the key reads as free and this owner has not given
      * it up.
-     * OK, or REFUSED with op->record set.  Without room for the answer the
-     * record is done all the same, with record.kept = 0.
+     * OK, or REFUSED with op->record set.  A store without room for the answer
+     * makes the record done with record.kept = 0.
      */
     NGX_IDEMPOTENCY_COMPLETE,
 
     /*
      * executing -> none (or issued): nothing was sent.  OK or REFUSED.  It
-     * may come before its claim: where nobody has the key, this owner's
-     * claim is refused from then on.
+     * may overtake its claim: if the key is free, a claim by this owner is
+     * refused from then on.
      */
     NGX_IDEMPOTENCY_RELEASE,
 
@@ -94,10 +92,10 @@ typedef enum {
     NGX_IDEMPOTENCY_MARK_UNKNOWN,
 
     /*
-     * Takes the right to ask what became of an unknown, until op->lease is
-     * over.  GRANTED: record.fence is a new one.  Otherwise EXISTS, and
-     * op->record shows why: unknown with a lease left means that somebody
-     * else is asking.  With op->fence it gives that right back: OK, REFUSED.
+     * Takes the right to probe an unknown until op->lease is over.  GRANTED:
+     * record.fence is a new one.  Otherwise EXISTS, and op->record shows why:
+     * unknown with a lease left means that another request is probing.  With
+     * op->fence it gives the right back: OK or REFUSED.
      */
     NGX_IDEMPOTENCY_PROBE,
 
@@ -161,9 +159,9 @@ typedef enum {
 #define NGX_IDEMPOTENCY_CLAIM_ISSUED   0x02
 
 /*
- * all operations: the record is op->number of op->epoch of a sequence, whose
- * mark moves with claim and release.  The digest of all records of a sequence
- * begins with the same half.  STRICT: without a gap.
+ * all operations: the record is number id.number of epoch id.epoch of a
+ * sequence, whose mark moves with claim and release.  The digests of all
+ * records of a sequence begin with the same half.  STRICT: without a gap.
  */
 #define NGX_IDEMPOTENCY_SEQUENCE         0x04
 #define NGX_IDEMPOTENCY_SEQUENCE_STRICT  0x08
@@ -171,28 +169,37 @@ typedef enum {
 /* fetch: the record without head and body of its answer */
 #define NGX_IDEMPOTENCY_FETCH_BARE       0x10
 
-/* complete, release, mark_unknown: others may wait for it, they are told */
+/* complete, release, mark_unknown: notify waiters of other gateways */
 #define NGX_IDEMPOTENCY_TELL             0x20
 
 
-/* where bodies have a limit: what the head of an answer may take besides */
+/* what the head of an answer may take besides store.largest, bytes */
 #define NGX_IDEMPOTENCY_STORE_HEAD       32768
 
 
-/* a list is as long as this, or somewhat longer, and then ends */
+/* a list ends when it has about so many entries */
 #define NGX_IDEMPOTENCY_LIST_ENTRIES     256
 
 /* a cursor is not longer than this */
 #define NGX_IDEMPOTENCY_LIST_CURSOR      (2 * NGX_IDEMPOTENCY_DIGEST_LEN)
 
 
-/* one line of a renewal */
+/* which record, and which attempt at it */
 
 typedef struct {
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
     u_char                          owner[NGX_IDEMPOTENCY_OWNER_LEN];
     u_char                          fingerprint
                                         [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    uint64_t                        number;       /* of a sequence */
+    uint64_t                        epoch;
+} ngx_idempotency_identity_t;
+
+
+/* one line of a renewal */
+
+typedef struct {
+    ngx_idempotency_identity_t      id;
     uint64_t                        fence;
     ngx_uint_t                      flags;        /* SEQUENCE, or 0 */
     ngx_msec_t                      lease;
@@ -206,15 +213,15 @@ typedef struct {
 typedef struct {
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
     ngx_idempotency_record_t        record;       /* without its answer */
-    unsigned                        sequence:1;   /* known to be of one */
+    unsigned                        sequence:1;   /* is a number */
 } ngx_idempotency_entry_t;
 
 
 /*
- * What is listed, and how far.  A store looks at a bounded number of records
- * and then sets the cursor to go on from; an empty one is the beginning, and
- * afterwards the end.  A record that is there all the time is in one of the
- * lists from the beginning to the end; one that moves may be in none or two.
+ * A page of a listing.  A store looks at a bounded number of records and sets
+ * the cursor to go on from; an empty cursor asks for the first page, and is
+ * the answer of the last one.  A record that stays in its state is on exactly
+ * one page; one that moves meanwhile may be on none or two.
  */
 
 typedef struct {
@@ -238,14 +245,9 @@ struct ngx_idempotency_op_s {
 
     /* the question */
 
-    u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
-    u_char                          owner[NGX_IDEMPOTENCY_OWNER_LEN];
-    u_char                          fingerprint
-                                        [NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    ngx_idempotency_identity_t      id;
     ngx_uint_t                      flags;
     uint64_t                        fence;        /* as it was seen */
-    uint64_t                        number;       /* of a sequence */
-    uint64_t                        epoch;
     ngx_msec_t                      lease;        /* claim, probe */
     time_t                          ttl;          /* of done or issued */
     time_t                          tombstone;
@@ -279,8 +281,8 @@ struct ngx_idempotency_op_s {
 
     unsigned                        keep:1;       /* keep head and body */
     unsigned                        executed:1;   /* resolve */
-    unsigned                        pending:1;    /* the handler will come */
-    unsigned                        detached:1;   /* nobody waits any more */
+    unsigned                        pending:1;    /* handler to be called */
+    unsigned                        detached:1;   /* its caller has left */
     unsigned                        unsure:1;     /* failed, may have worked */
     unsigned                        expects:1;    /* expected is set */
 };
@@ -298,18 +300,19 @@ extern const char  *ngx_idempotency_results[];
 
 struct ngx_idempotency_store_s {
     ngx_str_t                       name;
+    const char                     *kind;         /* "shm", "redis", ... */
     ngx_idempotency_submit_pt       submit;
     ngx_idempotency_start_pt        start;        /* of a worker, or NULL */
     ngx_idempotency_stop_pt         stop;
     ngx_idempotency_usage_pt        usage;        /* or NULL: not known */
 
-    /* outcomes that exited workers have left and none has taken, or NULL */
+    /* number of outcomes that exited workers have handed over, or NULL */
     ngx_idempotency_left_pt         left;
 
     /*
-     * From now on ngx_idempotency_wait_wake() is called when the record of
-     * the operation may have been settled somewhere else.  NULL, as a result
-     * or here: that cannot be done.
+     * Subscribes to the record of the operation: ngx_idempotency_wait_wake()
+     * is called when another gateway may have settled it.  NULL, as a result
+     * or here: the store cannot do that.
      */
     ngx_idempotency_listen_pt       listen;
     ngx_idempotency_unlisten_pt     unlisten;
@@ -355,13 +358,13 @@ ngx_int_t ngx_idempotency_op_submit(ngx_idempotency_op_t *op);
  */
 void ngx_idempotency_op_drop(ngx_idempotency_op_t *op);
 
-/* one more caller of a finished operation, who has to drop it as well */
+/* adds a caller to a finished operation; each caller drops it */
 ngx_idempotency_op_t *ngx_idempotency_op_share(ngx_idempotency_op_t *op);
 
 /*
- * A line of the debug log about an operation.  It has the number of the
- * connection as nginx writes it, so that one grep finds all of a request,
- * and what happens to its record when the request is gone.
+ * Writes a line about an operation to the debug log, with the number of its
+ * connection: one grep then finds the request and what happens to its record
+ * after the request has ended.
  */
 void ngx_idempotency_op_debug(ngx_idempotency_op_t *op, const char *what);
 
@@ -370,6 +373,12 @@ void ngx_idempotency_op_debug(ngx_idempotency_op_t *op, const char *what);
  * was detached.
  */
 void ngx_idempotency_op_done(ngx_idempotency_op_t *op);
+
+/*
+ * Fetches some of the records in store->unknowns; those that are not unknown
+ * any more are taken off that list.
+ */
+void ngx_idempotency_store_check(ngx_idempotency_store_t *store);
 
 
 #endif /* _NGX_IDEMPOTENCY_STORE_H_INCLUDED_ */

@@ -1,7 +1,6 @@
 
 /*
- * The unknowns that this nginx has made or met, as far as there is room, and
- * whether they still are.
+ * A list of unknown records that this nginx has made or seen, for statistics.
  */
 
 
@@ -17,12 +16,10 @@
 #define NGX_IDEMPOTENCY_UNKNOWNS  64
 
 
-struct ngx_idempotency_store_s;
-
-
 /*
- * FREE -> WRITING by who wants to write, WRITING -> SET when all is written,
- * SET -> FREE by who forgets it.  A writer that dies takes the place along.
+ * A worker that notes an unknown moves its entry FREE -> WRITING -> SET, and a
+ * worker that forgets it SET -> FREE.  The entry of a worker that dies while
+ * WRITING is lost.
  */
 
 typedef enum {
@@ -35,8 +32,7 @@ typedef enum {
 typedef struct {
     ngx_atomic_t                    state;
     ngx_atomic_t                    since;       /* seconds */
-    ngx_atomic_t                    flags;       /* SEQUENCE, or 0: a store
-                                                    names these otherwise */
+    ngx_atomic_t                    flags;       /* SEQUENCE, or 0 */
     u_char                          digest[NGX_IDEMPOTENCY_DIGEST_LEN];
 } ngx_idempotency_unknown_t;
 
@@ -44,30 +40,27 @@ typedef struct {
 /* of one store, shared by all workers without a lock */
 
 typedef struct {
-    ngx_atomic_t                    number;      /* 0: there is none; may be
-                                                    too high, if one died */
-    ngx_atomic_t                    checked;     /* place in the list */
+    ngx_atomic_t                    number;      /* of entries; too high if
+                                                    a worker died */
+    ngx_atomic_t                    checked;     /* entry to go on with */
     ngx_idempotency_unknown_t       list[NGX_IDEMPOTENCY_UNKNOWNS];
 } ngx_idempotency_unknowns_t;
 
 
-/* a record is unknown since then; without room it is not noted */
+/* notes an unknown record, if there is room */
 void ngx_idempotency_unknowns_note(ngx_idempotency_unknowns_t *unknowns,
     u_char *digest, ngx_uint_t flags, time_t since);
 
-/* it is not, or no longer */
+/* the record is not unknown, or no longer */
 void ngx_idempotency_unknowns_forget(ngx_idempotency_unknowns_t *unknowns,
     u_char *digest);
 
 /*
- * The next one after *i, in no order, and its place in *i; NGX_DECLINED when
- * there are no more.  It may be half of another one by now.
+ * Copies the next entry from *i on, and sets *i behind it; NGX_DECLINED when
+ * there are no more.  Without a lock the copy may be torn.
  */
 ngx_int_t ngx_idempotency_unknowns_next(ngx_idempotency_unknowns_t *unknowns,
     ngx_uint_t *i, ngx_idempotency_unknown_t *unknown);
-
-/* asks the store about some of them; those that are no more are forgotten */
-void ngx_idempotency_unknowns_check(struct ngx_idempotency_store_s *store);
 
 
 #endif /* _NGX_IDEMPOTENCY_UNKNOWNS_H_INCLUDED_ */

@@ -7,7 +7,7 @@
 #include "ngx_idempotency_zone.h"
 
 
-/* what the slab allocator takes for itself, generously */
+/* an upper bound of what the slab allocator takes for itself */
 #define NGX_IDEMPOTENCY_ZONE_OWN_PAGES  8
 
 
@@ -31,7 +31,7 @@ ngx_idempotency_zone_add(ngx_conf_t *cf, ngx_str_t *name, size_t size,
 
     zone->init = ngx_idempotency_zone_init;
 
-    /* until there is memory: how much is wanted */
+    /* until there is memory, "data" is its size */
 
     zone->data = (void *) size;
 

@@ -174,7 +174,7 @@ class Campaign:
         c['up again'] += self.log.count('is up again')
         c['told later'] += self.log.count('retrying in background')
         c['late completion refused'] += self.log.count(
-            'was settled by somebody else')
+            'was settled by another request')
         c['unknown at last'] += sum(
             key.settled is not None and key.settled.code == 'outcome_unknown'
             for key in self.load.keys.values())

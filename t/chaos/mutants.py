@@ -17,70 +17,76 @@ from gateway import TOP
 # where the nginx was configured that build/debug is for
 NGINX_SRC = os.environ.get('NGINX_SRC', '/usr/share/nginx/src')
 
-SCRIPT = 'src/store/ngx_idempotency_redis_script.c'
-SHM = 'src/store/ngx_idempotency_shm.c'
-STEPS = 'src/store/ngx_idempotency_shm_steps.c'
-ACT = 'src/request/ngx_http_idempotency_act.c'
+SCRIPTS = 'src/store/redis/scripts/'
+SHM = 'src/store/shm/ngx_idempotency_shm.c'
+TRANSITION = 'src/store/ngx_idempotency_transition.c'
+CLAIM = 'src/request/ngx_http_idempotency_claim.c'
 POLICY = 'src/request/ngx_http_idempotency_policy.c'
-OP = 'src/store/ngx_idempotency_redis_op.c'
-LATER = 'src/store/ngx_idempotency_redis_later.c'
-SAFE = 'src/store/ngx_idempotency_redis_safe.c'
+OP = 'src/store/redis/ngx_idempotency_redis_op.c'
+BACKGROUND = 'src/store/redis/ngx_idempotency_redis_background.c'
+AMNESIA = 'src/store/redis/ngx_idempotency_redis_amnesia.c'
 CAPTURE = 'src/request/ngx_http_idempotency_capture.c'
-HANDLER = 'src/request/ngx_http_idempotency_handler.c'
 GATE = 'src/request/ngx_http_idempotency_upstream_gate.c'
 UPSTREAM = 'src/request/ngx_http_idempotency_upstream.c'
-LOCATION = 'src/request/ngx_http_idempotency_location.c'
+PHASES = 'src/request/ngx_http_idempotency_phases.c'
 PROBE = 'src/request/ngx_http_idempotency_probe.c'
-PROBED = 'src/request/ngx_http_idempotency_upstream_probe.c'
 ANSWER = 'src/request/ngx_http_idempotency_answer.c'
-NAME = 'src/redis/ngx_idempotency_redis_name.c'
-ROUTE = 'src/redis/ngx_idempotency_redis_route.c'
+ADDRESS = 'src/redis/ngx_idempotency_redis_address.c'
+SINGLE = 'src/redis/ngx_idempotency_redis_single.c'
 
 # name: (what it does, [(file, text, text instead)])
 MUTANTS = {
     'owner-off': ('a change of a record does not look at its owner', [
-        (SCRIPT, 'if r_owner == own and (r_state == 2 or r_state == 3) then',
-         'if r_state == 2 or r_state == 3 then'),
-        (SCRIPT, 'elseif r_owner == own and r_state == 4 then result = 0',
-         'elseif r_state == 4 then result = 0'),
-        (SCRIPT, 'elseif r_owner == own and r_state == 2 then',
-         'elseif r_state == 2 then'),
-        (SCRIPT, '"if r_owner == own then\\n"', '"if true then\\n"'),
-        (SCRIPT, 'if r_state == 2 and r_owner == own then',
-         'if r_state == 2 then'),
-        (STEPS,
-         '    if (ngx_idempotency_shm_owns(node, op->owner)) {\n\n'
-         '        switch (node->state) {',
-         '    if (1) {\n\n        switch (node->state) {'),
-        (STEPS,
-         '        && ngx_idempotency_shm_owns(node, lease->owner))\n',
-         '        && 1)\n'),
-        (SHM, '        && ngx_idempotency_shm_owns(node, op->owner))\n',
-         '        && 1)\n'),
-        (SHM,
-         '    if (ngx_idempotency_shm_owns(node, op->owner)) {\n\n'
-         '        if (node->state == ',
-         '    if (1) {\n\n        if (node->state == '),
+        (SCRIPTS + 'complete.lua',
+         'if r_owner == owner and (r_state == EXECUTING or r_state == UNKNOWN)',
+         'if (r_state == EXECUTING or r_state == UNKNOWN)'),
+        (SCRIPTS + 'complete.lua',
+         'elseif r_owner == owner and r_state == DONE then',
+         'elseif r_state == DONE then'),
+        (SCRIPTS + 'parts/release.lua',
+         'elseif r_owner == owner and r_state == EXECUTING then',
+         'elseif r_state == EXECUTING then'),
+        (SCRIPTS + 'mark_unknown.lua', 'if r_owner == owner then',
+         'if true then'),
+        (SCRIPTS + 'renew.lua',
+         'if r_state == EXECUTING and r_owner == owner then',
+         'if r_state == EXECUTING then'),
+        (TRANSITION,
+         '    if (ngx_idempotency_transition_owns(t)) {\n\n'
+         '        switch (t->stored.state) {',
+         '    if (1) {\n\n        switch (t->stored.state) {'),
+        (TRANSITION,
+         '        if (!ngx_idempotency_transition_owns(t)) {\n'
+         '            return NGX_IDEMPOTENCY_REFUSED;',
+         '        if (0) {\n            return NGX_IDEMPOTENCY_REFUSED;'),
+        (TRANSITION,
+         '    if (!ngx_idempotency_transition_owns(t)) {\n'
+         '        return NGX_IDEMPOTENCY_REFUSED;',
+         '    if (0) {\n        return NGX_IDEMPOTENCY_REFUSED;'),
+        (TRANSITION,
+         '               && ngx_idempotency_transition_owns(t))\n',
+         '               && 1)\n'),
     ]),
 
     # within 20 ms nobody sees the claim of another one
     'get-then-set': ('a claim is a read and then a write', [
-        (SCRIPT, '    "-- claim\\n"\n',
-         '    "-- claim\\n"\n'
-         '    "if r and r_owner ~= own and r_state == 2\\n"\n'
-         '    "   and r_lease - lease > now - 20 then r, st = nil, nil end\\n"'
-         '\n'),
-        (SHM,
-         '    switch (ngx_idempotency_shm_state(node, now)) {\n\n'
-         '    case NGX_IDEMPOTENCY_NONE:\n',
-         '    switch (ngx_idempotency_shm_state(node, now)) {\n\n'
-         '    case NGX_IDEMPOTENCY_EXECUTING:\n'
-         '        return node->lease + 20 > now + op->lease;\n\n'
-         '    case NGX_IDEMPOTENCY_NONE:\n'),
+        (SCRIPTS + 'parts/claim.lua', 'if flags % (2 * CLAIM_ISSUED) >=',
+         'if found and r_owner ~= owner and r_state == EXECUTING\n'
+         '   and r_lease - lease > now - 20 then\n'
+         '  found, state = nil, nil\n'
+         'end\n\n'
+         'if flags % (2 * CLAIM_ISSUED) >='),
+        (TRANSITION,
+         '    switch (state) {\n\n    case NGX_IDEMPOTENCY_NONE:\n',
+         '    switch (state) {\n\n    case NGX_IDEMPOTENCY_EXECUTING:\n\n'
+         '        if (stored->lease + 20 <= t->now + op->lease) {\n'
+         '            t->answer = 1;\n'
+         '            return NGX_IDEMPOTENCY_EXISTS;\n        }\n\n'
+         '        break;\n\n    case NGX_IDEMPOTENCY_NONE:\n'),
     ]),
 
     'fail-open': ('a request passes when its claim is lost', [
-        (ACT,
+        (CLAIM,
          'ctx->conf->store_error == NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS\n'
          '        && op->type',
          'op->type'),
@@ -92,13 +98,13 @@ MUTANTS = {
     ]),
 
     'lease-frees': ('the end of a lease frees the key', [
-        (SCRIPT, 'if st == 2 and r_lease <= now then st = 3 end',
-         'if st == 2 and r_lease <= now then st = 0 end'),
-        (SHM,
-         '        return (op->flags & NGX_IDEMPOTENCY_CLAIM_UNKNOWN)\n',
-         '        if (node->state == NGX_IDEMPOTENCY_EXECUTING) {\n'
-         '            return 1;\n        }\n\n'
-         '        return (op->flags & NGX_IDEMPOTENCY_CLAIM_UNKNOWN)\n'),
+        (SCRIPTS + 'parts/decode.lua', '    state = UNKNOWN\n',
+         '    state = NONE\n'),
+        (TRANSITION,
+         '        if ((op->flags & NGX_IDEMPOTENCY_CLAIM_UNKNOWN)\n',
+         '        if (stored->state == NGX_IDEMPOTENCY_EXECUTING) {\n'
+         '            break;\n        }\n\n'
+         '        if ((op->flags & NGX_IDEMPOTENCY_CLAIM_UNKNOWN)\n'),
     ]),
 
     'unknown-frees': ('an unknown outcome frees the key', [
@@ -109,7 +115,8 @@ MUTANTS = {
 
     'cut-kept': ('an answer that breaks off is kept', [
         (CAPTURE,
-         '    ctx->keep = 0;\n    ctx->cut = 1;\n\n'
+         '    ctx->capture.keep = 0;\n'
+         '    ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_ERROR;\n\n'
          '    return ngx_http_idempotency_capture_store(r, ctx,\n'
          '                                       '
          '       NGX_IDEMPOTENCY_MARK_UNKNOWN);',
@@ -126,7 +133,7 @@ MUTANTS = {
     ]),
 
     'amnesia-everywhere': ('a loss of one node is one of the whole store', [
-        (SAFE,
+        (AMNESIA,
          '        ngx_idempotency_redis_shard_refuse(shard, ngx_current_msec '
          '+ amnesia);\n',
          '        for (losses = 0; losses < NGX_IDEMPOTENCY_REDIS_SHARDS;\n'
@@ -138,39 +145,39 @@ MUTANTS = {
     ]),
 
     'no-wait': ('a claim does not wait for replicas', [
-        (OP, 'rop->cmd.wait = ngx_idempotency_redis_safe_waits(rop);',
-         'rop->cmd.wait = 0;'),
+        (OP, 'rop->cmd.wait = ngx_idempotency_redis_op_needs_ack(rop);',
+         'rop->cmd.wait = 0 && ngx_idempotency_redis_op_needs_ack(rop);'),
     ]),
 
     'background-lost': ('an exiting worker forgets what it has to store', [
-        (LATER,
-         '    ev->cancelable = rop->later\n'
+        (BACKGROUND,
+         '    ev->cancelable = rop->background\n'
          '                     && ngx_idempotency_redis_handover_is_due(ctx);',
-         '    ev->cancelable = rop->later;'),
-        (OP, '        ngx_idempotency_redis_handover_give(op, op->type);\n',
+         '    ev->cancelable = rop->background;'),
+        (OP, '        ngx_idempotency_redis_handover_leave(op, op->type);\n',
          '        ;\n'),
-        (OP, '        ngx_idempotency_redis_handover_give(op, '
+        (OP, '        ngx_idempotency_redis_handover_leave(op, '
          'NGX_IDEMPOTENCY_RELEASE);\n', '        ;\n'),
     ]),
 
     'handover-lost': ('an exiting worker leaves nothing to others', [
-        (OP, '        ngx_idempotency_redis_handover_give(op, op->type);\n',
+        (OP, '        ngx_idempotency_redis_handover_leave(op, op->type);\n',
          '        ;\n'),
-        (OP, '        ngx_idempotency_redis_handover_give(op, '
+        (OP, '        ngx_idempotency_redis_handover_leave(op, '
          'NGX_IDEMPOTENCY_RELEASE);\n', '        ;\n'),
     ]),
 
     'old-address': ('what a name leads to is learnt once', [
-        (NAME,
+        (ADDRESS,
          '    } else {\n'
-         '        rc = ngx_idempotency_redis_name_take(node, ctx);\n',
-         '    } else if (node->names) {\n        rc = NGX_ERROR;\n\n'
+         '        rc = ngx_idempotency_redis_address_take(node, ctx);\n',
+         '    } else if (node->addrs_pool) {\n        rc = NGX_ERROR;\n\n'
          '    } else {\n'
-         '        rc = ngx_idempotency_redis_name_take(node, ctx);\n'),
+         '        rc = ngx_idempotency_redis_address_take(node, ctx);\n'),
     ]),
 
     'demoted-stays': ('a server that is demoted is not left', [
-        (ROUTE, '    if (!ngx_idempotency_redis_says_no_master(reply)) {\n',
+        (SINGLE, '    if (!ngx_idempotency_redis_error_is_no_master(reply)) {\n',
          '    if (1) {\n'),
     ]),
 
@@ -182,20 +189,23 @@ MUTANTS = {
     # for configurations with several locations: C14
 
     'first-decides': ('the first location that protects decides', [
-        (LOCATION, '    if (early\n        && imcf->try_files',
-         '    return early;\n\n    if (early\n        && imcf->try_files'),
+        (PHASES,
+         '    if ((r->content_handler == NULL && '
+         '!ngx_http_idempotency_phases_dav(r))\n'
+         '        || ngx_http_idempotency_phases_tries_files(r) != '
+         'tries_files)\n',
+         '    if (tries_files)\n'),
     ]),
 
     'last-only': ('only the location that executes protects', [
-        (LOCATION,
-         '    } else if (!ngx_http_idempotency_location_protects(r, '
-         'ctx->conf)) {\n',
+        (PHASES,
+         '    } else if (!ngx_http_idempotency_protects(r, ctx->conf)) {\n',
          '    } else {\n'),
     ]),
 
     'passed-stays': ('what one location lets pass, the next one does', [
-        (LOCATION, '        ngx_http_idempotency_context_restart(ctx);\n',
-         ''),
+        (PHASES, '        ngx_http_idempotency_phases_restart(ctx);\n',
+         '        if (0) { ngx_http_idempotency_phases_restart(ctx); }\n'),
     ]),
 
     'gate-open': ('a second try is sent', [
@@ -206,21 +216,21 @@ MUTANTS = {
     'probe-anyone': ('a probe believes whoever answers', [
         (PROBE,
          '(ctx->probe.handlers == 1\n'
-         '                       && !ctx->probe.error\n'
-         '                       && ngx_http_idempotency_upstream_speaks(r));'
-         '\n', '1;\n'),
+         '                          && !ctx->probe.error\n'
+         '                          && '
+         'ngx_http_idempotency_upstream_is_answering(r));\n', '1;\n'),
     ]),
 
     'probe-cached': ('a cache answers a probe', [
         (PROBE,
          'ngx_http_idempotency_upstream_uncached(r, '
          'probe->content_handler);', 'probe->content_handler(r);'),
-        (PROBED, '    if (u == NULL || u->cleanup == NULL',
+        (UPSTREAM, '    if (u == NULL || u->cleanup == NULL',
          '    if (r->cached) {\n        return 1;\n    }\n\n'
          '    if (u == NULL || u->cleanup == NULL'),
     ]),
 
-    'half-header': ('the word of a header that broke off counts', [
+    'half-header': ('X-Accel-Idempotency of a header that broke off counts', [
         (ANSWER, '    if (facts->upstream && !facts->answered) {\n',
          '    if (0) {\n'),
     ]),
@@ -234,9 +244,10 @@ MUTANTS = {
     ]),
 
     'refused-runs': ('an error page executes whom a location has refused', [
-        (HANDLER,
-         '(ctx->barred && ngx_http_idempotency_policy_refused('
-         'ctx->barred))', '(0)'),
+        (CLAIM,
+         '    if (ctx->access.refused\n'
+         '        && ngx_http_idempotency_policy_is_refusal('
+         'ctx->access.refused))\n', '    if (0)\n'),
     ]),
 
     'first-byte': ('the lease is not looked at before the first byte', [
@@ -247,7 +258,7 @@ MUTANTS = {
     ]),
 
     'method-lies': ('handlers are told that the method is LOCK', [
-        (UPSTREAM, '    rc = up->handler(r);\n',
+        (GATE, '    rc = up->handler(r);\n',
          '    r->method = NGX_HTTP_LOCK;\n    rc = up->handler(r);\n'
          '    r->method = up->method;\n'),
     ]),

@@ -19,11 +19,11 @@ EVIDENCE = TOP + '/docs/evidence.md'
 
 HEAD = '''# Evidence
 
-What `make chaos` has measured. It runs nginx with the module in front of an
-upstream that writes down every execution before it answers, lets clients
-retry, leave and collide, breaks one thing again and again meanwhile, and
-checks afterwards, from the clients' history and the upstream's ledger, what
-[guarantees.md](guarantees.md) promises. This page is written by that command.
+Results of `make chaos`, which writes this page. The command runs nginx with the
+module in front of an upstream that records every execution before it answers.
+Clients retry, disconnect and collide while one fault is injected again and
+again. Afterwards the guarantees of [guarantees.md](guarantees.md) are checked
+from the clients' history and the upstream's ledger.
 
     make chaos                            all of it, more than an hour
     make chaos CAMPAIGNS="C1 C7"          some of it; the others' results stay
@@ -40,16 +40,16 @@ The rules, for every key:
 | S4 | another body is never executed, and is refused with 422 |
 | S5 | `Idempotent-Replayed` is on all answers but that of the execution |
 | S6 | after an answer every later attempt gets it again |
-| S7 | nobody gets an answer, or an execution, through a location whose access checks do not let him in (C14) |
+| S7 | no client gets an answer, or an execution, through a location whose access checks refuse it (C14) |
 | S8 | what the location adds to an answer it adds to its replay (C14) |
 | S9 | a first attempt gets what it gets without the module (C14) |
-| A | nobody gets anything else than the fault explains |
-| L1 | when the fault is over, it comes to its last word |
-| L2 | afterwards nothing is left: no descriptor, no memory, no alarm in the log |
-| L3 | new keys of masters that live are accepted while another one is away (C18) |
+| A | no client gets an answer that the fault does not explain |
+| L1 | when the fault is over, the key reaches its final answer |
+| L2 | afterwards nothing is left over: no descriptor, no memory, no alert in the log |
+| L3 | new keys of live masters are accepted while another master is down (C18) |
 
-A campaign in which something of "met" did not happen is void, and so is one
-that does not notice a module that was broken on purpose. No violation in n
+A campaign is void if an event that it must meet did not occur, and if it does
+not notice a module that was broken on purpose. No violation in n
 injections means that the true rate is below 3/n, with 95% confidence.
 '''
 
@@ -108,8 +108,53 @@ def line(o):
     return text
 
 
+class Earlier:
+    """What the page says already of campaigns that have not run here."""
+
+    def __init__(self, ran):
+        self.ran = ran
+        self.rows = collections.defaultdict(list)     # by heading
+        self.runs = []
+        heading = ''
+        with open(EVIDENCE) as f:
+            for text in f.read().splitlines():
+                if text.startswith('## '):
+                    heading = text
+                elif text.startswith('| '):
+                    self.rows[heading].append(text)
+                elif text.startswith('Measured on '):
+                    self.runs.append(text)
+
+    def and_new(self, heading, rows):
+        """Rows of campaigns, in their order."""
+        order = list(CAMPAIGNS)
+        rows = rows + [row for row in self.rows['## ' + heading]
+                       if self.campaign(row) in order
+                       and self.campaign(row) not in self.ran]
+        return sorted(rows, key=lambda row: order.index(self.campaign(row)))
+
+    @staticmethod
+    def campaign(row):
+        return row.split(' | ')[0][2:]
+
+    def caught(self, mutant):
+        """By whom, as a list of "C1 (redis, S1)"."""
+        for row in self.rows['## Mutants']:
+            if self.campaign(row) == mutant:
+                return [who for who in re.findall(r'C\w+ \([^)]*\)',
+                                                  row.split(' | ')[2])
+                        if who.split()[0] not in self.ran]
+        return []
+
+    def needed(self, rows):
+        """Lines "Measured on" whose commit some row has."""
+        return [run for run in self.runs
+                if re.search(r'commit (\w+)', run).group(1)
+                in ' '.join(rows).split()]
+
+
 def evidence():
-    """Writes docs/evidence.md from all results there are."""
+    """Writes docs/evidence.md from all results, and from what it says."""
     found = load()
     real = [o for o in found if not o['mutant']]
     broken = collections.defaultdict(list)
@@ -117,19 +162,20 @@ def evidence():
         if o['mutant']:
             broken[o['name'], o['store']].append(o)
 
-    text = [HEAD]
-    runs = sorted({(o['date'], o['commit'], o['nginx'], o['redis'],
-                    o['cores'], o['kernel']) for o in real})
-    for run in runs:
-        text.append('Measured on %s, commit %s, nginx %s, Redis %s, %d cores, '
-                    'Linux %s.\n' % run)
+    earlier = Earlier({o['name'] for o in real})
+    strict = earlier.and_new('Strict campaigns', [
+        strict_row(o, broken[o['name'], o['store']]) for o in real
+        if o['strict']])
+    losses = earlier.and_new('Measured losses', [
+        loss_row(o) for o in real if not o['strict']])
 
-    text += ['## Strict campaigns', '',
+    text = [HEAD]
+    text += sorted({measured(o) for o in real}
+                   | set(earlier.needed(strict + losses)))
+    text += ['', '## Strict campaigns', '',
              '| | what is broken | store | n | violations | rate below '
              '| keys | attempts | executions | commit | seed | mutants caught |',
-             '|---|---|---|---|---|---|---|---|---|---|---|---|']
-    text += [strict_row(o, broken[o['name'], o['store']]) for o in real
-             if o['strict']]
+             '|---|---|---|---|---|---|---|---|---|---|---|---|'] + strict
     text += ['', '## Measured losses', '',
              'Settings under which a store may forget; each loss is due to a '
              'moment at which it did, or it would be a violation. A process '
@@ -137,22 +183,30 @@ def evidence():
              'fsync survives that, and may not survive a loss of power.', '',
              '| | what is broken | store | n | lost keys | keys | executions '
              '| other violations | commit | seed |',
-             '|---|---|---|---|---|---|---|---|---|---|']
-    text += [loss_row(o) for o in real if not o['strict']]
+             '|---|---|---|---|---|---|---|---|---|---|'] + losses
     text += ['', '## What the runs have met', '', '| | store | met |',
              '|---|---|---|']
-    text += ['| %s | %s | %s |' % (o['name'], o['store'], met(o))
-             for o in real]
+    text += earlier.and_new('What the runs have met', [
+        '| %s | %s | %s |' % (o['name'], o['store'], met(o)) for o in real])
     text += ['', '## Mutants', '', '| mutant | what was broken | caught by |',
              '|---|---|---|']
+    order = list(CAMPAIGNS)
     for name, (what, _) in MUTANTS.items():
-        caught = ['%s (%s, %s)' % (o['name'], o['store'], ' '.join(sorted(
-            {v[0] for v in o['violations']})))
+        caught = earlier.caught(name) + [
+            '%s (%s, %s)' % (o['name'], o['store'], ' '.join(sorted(
+                {v[0] for v in o['violations']})))
             for o in found if o['mutant'] == name and verdict(o) == 'caught']
+        caught.sort(key=lambda who: order.index(who.split()[0]))
         if caught:
             text.append('| %s | %s | %s |' % (name, what, ', '.join(caught)))
     with open(EVIDENCE, 'w') as f:
         f.write('\n'.join(text) + '\n')
+
+
+def measured(o):
+    return ('Measured on %s, commit %s, nginx %s, Redis %s, %d cores, '
+            'Linux %s.' % (o['date'], o['commit'], o['nginx'], o['redis'],
+                           o['cores'], o['kernel']))
 
 
 def strict_row(o, broken):

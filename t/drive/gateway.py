@@ -28,8 +28,11 @@ from shm import (MODULE, NGINX, TOP, finish, free_port, ok,  # noqa: E402,F401
                  same, since)
 from ledger import Ledger, filler  # noqa: E402,F401
 
-# the second run of the tests is on Redis: see t/with-redis
-REDIS = os.environ.get('TEST_NGINX_STORE')
+# the second run of the tests is on Redis: see t/tools/with-redis; a third one
+# may be on SQLite, where it is a folder: see t/tools/with-sqlite
+STORE = os.environ.get('TEST_NGINX_STORE')
+SQLITE = STORE if STORE and STORE.startswith('sqlite:') else None
+REDIS = None if SQLITE else STORE
 
 CONF = '''
 load_module %(module)s;
@@ -115,6 +118,10 @@ class Gateway:
         self.wait_port()
 
     def default_store(self, size):
+        if SQLITE:
+            return '%s/%s.db %s' % (
+                SQLITE, os.path.basename(self.root),
+                os.environ.get('TEST_SQLITE_OPTIONS', 'timeout=5s'))
         if REDIS is None:
             return 'shm:' + size
         return '%s prefix=%s:' % (REDIS, os.path.basename(self.root))

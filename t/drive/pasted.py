@@ -29,7 +29,7 @@ CONTEXT = {
 
 SHELL = ('make', 'curl', 'sudo', 'umask', 'cat', 'sort', 'timeout', 'python3',
          'nginx', 'redis-cli', 'systemctl', './configure', 'examples/', 't/',
-         'promtool', 'prometheus', 'grep', '$ ')
+         'promtool', 'prometheus', 'grep', 'sqlite3', '$ ')
 
 
 class Block:

@@ -6,7 +6,7 @@
 
 
 #include "fuzz.h"
-#include "ngx_http_idempotency_canonical.h"
+#include "ngx_idempotency_canonical.h"
 
 
 static ngx_int_t fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text,
@@ -48,16 +48,16 @@ static ngx_int_t
 fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text, ngx_str_t *form,
     ngx_str_t *again)
 {
-    u_char                           *p;
-    uint32_t                          i;
-    ngx_int_t                         rc;
-    ngx_http_idempotency_doc_t        doc;
-    ngx_http_idempotency_doc_node_t  *node;
+    u_char                            *p;
+    uint32_t                           i;
+    ngx_int_t                          rc;
+    ngx_idempotency_body_tree_t        tree;
+    ngx_idempotency_body_tree_node_t  *node;
 
-    rc = ngx_http_idempotency_form_parse(&doc, text);
+    rc = ngx_idempotency_form_parse(&tree, text);
 
-    fuzz_want(rc == NGX_OK || (rc == NGX_DECLINED && doc.error));
-    fuzz_want(doc.offset <= text->len);
+    fuzz_want(rc == NGX_OK || (rc == NGX_DECLINED && tree.error));
+    fuzz_want(tree.offset <= text->len);
 
     fuzz_len = 0;
 
@@ -67,11 +67,11 @@ fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text, ngx_str_t *form,
     again->data = p;
 
     if (rc == NGX_OK) {
-        fuzz_want(ngx_http_idempotency_canonical(&doc, 0, fuzz_collect)
+        fuzz_want(ngx_idempotency_canonical(&tree, 0, fuzz_collect)
                   == NGX_OK);
 
-        for (i = doc.nodes[0].child; i; i = node->next) {
-            node = &doc.nodes[i];
+        for (i = tree.nodes[0].child; i; i = node->next) {
+            node = &tree.nodes[i];
 
             *p++ = '&';
             p = fuzz_escape(p, node->name, node->name_len);
@@ -82,7 +82,7 @@ fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text, ngx_str_t *form,
 
     again->len = p - again->data;
 
-    ngx_http_idempotency_doc_free(&doc);
+    ngx_idempotency_body_tree_free(&tree);
 
     form->data = fuzz_text;
     form->len = fuzz_len;

@@ -2,8 +2,8 @@
 /*
  * A fuzz target is one file t/fuzz/NAME.c that defines fuzz_one(), and some
  * seeds in t/fuzz/corpus/NAME/; t/fuzz/run finds both.  It is linked with all
- * of nginx and of the module (libnginx.a of t/sanitized-nginx); a target that
- * wants static functions includes the .c file that has them, and no other
+ * of nginx and of the module (libnginx.a of t/tools/sanitized-nginx); a target
+ * that wants static functions includes the .c file that has them, and no other
  * copy of that file is linked.
  *
  * fuzz_one() gets bytes that end where they end: reading one more is

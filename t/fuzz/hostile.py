@@ -6,7 +6,7 @@ Nobody dies, nothing is reported, everybody is answered or hung up on in time,
 and no key is executed twice.  A real Redis stands behind the one that lies:
 what was claimed is claimed, whatever the reply became.
 
-    REQUESTS=n    for each store, 20000 unless told
+    REQUESTS=n    for each store, 20000 by default
     SEED=n        it is printed
 """
 

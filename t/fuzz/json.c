@@ -8,7 +8,7 @@
 
 
 #include "fuzz.h"
-#include "ngx_http_idempotency_canonical.h"
+#include "ngx_idempotency_canonical.h"
 #include <jansson.h>
 
 
@@ -17,7 +17,7 @@
 
 static ngx_int_t fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text,
     ngx_str_t *include, ngx_str_t *exclude, ngx_str_t *form);
-static ngx_uint_t fuzz_mark(ngx_http_idempotency_doc_t *doc, ngx_str_t *paths,
+static ngx_uint_t fuzz_mark(ngx_idempotency_body_tree_t *tree, ngx_str_t *paths,
     ngx_uint_t mark);
 static ngx_int_t fuzz_collect(const u_char *data, size_t len);
 static void fuzz_jansson(ngx_str_t *text, char *error);
@@ -75,29 +75,30 @@ fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text, ngx_str_t *include,
 {
     ngx_int_t                    rc;
     ngx_uint_t                   some;
-    ngx_http_idempotency_doc_t   doc;
+    ngx_idempotency_body_tree_t  tree;
 
-    rc = ngx_http_idempotency_json_parse(&doc, text);
+    rc = ngx_idempotency_json_parse(&tree, text);
 
     fuzz_want(rc == NGX_OK || rc == NGX_DECLINED);
-    fuzz_want(doc.offset <= text->len);
+    fuzz_want(tree.offset <= text->len);
 
-    fuzz_error = doc.error;
+    fuzz_error = tree.error;
     fuzz_len = 0;
 
     if (rc == NGX_OK) {
         some = 0;
 
         if (include) {
-            some = fuzz_mark(&doc, include, NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED);
-            fuzz_mark(&doc, exclude, NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED);
+            some = fuzz_mark(&tree, include,
+                             NGX_IDEMPOTENCY_BODY_TREE_INCLUDED);
+            fuzz_mark(&tree, exclude, NGX_IDEMPOTENCY_BODY_TREE_EXCLUDED);
         }
 
-        fuzz_want(ngx_http_idempotency_canonical(&doc, some, fuzz_collect)
+        fuzz_want(ngx_idempotency_canonical(&tree, some, fuzz_collect)
                   == NGX_OK);
     }
 
-    ngx_http_idempotency_doc_free(&doc);
+    ngx_idempotency_body_tree_free(&tree);
 
     form->data = fuzz_text;
     form->len = fuzz_len;
@@ -109,7 +110,7 @@ fuzz_canonical(ngx_pool_t *pool, ngx_str_t *text, ngx_str_t *include,
 
 
 static ngx_uint_t
-fuzz_mark(ngx_http_idempotency_doc_t *doc, ngx_str_t *paths, ngx_uint_t mark)
+fuzz_mark(ngx_idempotency_body_tree_t *tree, ngx_str_t *paths, ngx_uint_t mark)
 {
     size_t      i;
     ngx_str_t   names[FUZZ_NAMES];
@@ -132,8 +133,8 @@ fuzz_mark(ngx_http_idempotency_doc_t *doc, ngx_str_t *paths, ngx_uint_t mark)
         n++;
 
         if (i == paths->len || paths->data[i] == ',' || n == FUZZ_NAMES) {
-            ngx_http_idempotency_doc_mark(doc, names, n, mark);
-            (void) ngx_http_idempotency_doc_find(doc, names, n);
+            ngx_idempotency_body_tree_mark(tree, names, n, mark);
+            (void) ngx_idempotency_body_tree_find(tree, names, n);
             n = 0;
         }
 

@@ -5,7 +5,7 @@
 
 
 #include "fuzz.h"
-#include "ngx_http_idempotency_key.h"
+#include "ngx_idempotency_key.h"
 
 
 #define FUZZ_MAX_KEY  64
@@ -68,7 +68,7 @@ fuzz_parse(ngx_pool_t *pool, ngx_str_t *value, ngx_str_t *key)
     size_t      escapes;
     ngx_int_t   rc;
 
-    rc = ngx_http_idempotency_key_parse(value, FUZZ_MAX_KEY, key, &escapes);
+    rc = ngx_idempotency_key_parse(value, FUZZ_MAX_KEY, key, &escapes);
 
     if (rc != NGX_OK) {
         fuzz_want(rc == NGX_ABORT);
@@ -78,7 +78,7 @@ fuzz_parse(ngx_pool_t *pool, ngx_str_t *value, ngx_str_t *key)
     if (escapes) {
         p = ngx_pnalloc(pool, key->len - escapes);
         fuzz_want(p != NULL);
-        ngx_http_idempotency_key_unescape(key, p);
+        ngx_idempotency_key_unescape(key, p);
     }
 
     return NGX_OK;

@@ -8,7 +8,7 @@
 
 
 #include "fuzz.h"
-#include "ngx_http_idempotency_multipart.h"
+#include "ngx_idempotency_multipart.h"
 
 
 /* what was told, and the body made of it again with "dash" */
@@ -25,8 +25,8 @@ typedef struct {
 
 static void fuzz_read(ngx_pool_t *pool, fuzz_read_t *read, ngx_str_t *type,
     ngx_str_t *body, ngx_uint_t parts, size_t piece);
-static ngx_int_t fuzz_told(ngx_http_idempotency_multipart_t *mp,
-    ngx_http_idempotency_multipart_event_e event, const u_char *data,
+static ngx_int_t fuzz_told(ngx_idempotency_multipart_t *mp,
+    ngx_idempotency_multipart_event_e event, const u_char *data,
     size_t len);
 static void fuzz_field(ngx_str_t *told, ngx_str_t *field);
 static void fuzz_add(ngx_str_t *to, const void *data, size_t len);
@@ -35,7 +35,7 @@ static ngx_int_t fuzz_other(ngx_pool_t *pool, ngx_str_t *body,
     ngx_str_t *dash);
 
 
-static ngx_http_idempotency_multipart_t  fuzz_mp;
+static ngx_idempotency_multipart_t  fuzz_mp;
 
 
 void
@@ -116,10 +116,10 @@ static void
 fuzz_read(ngx_pool_t *pool, fuzz_read_t *read, ngx_str_t *type,
     ngx_str_t *body, ngx_uint_t parts, size_t piece)
 {
-    size_t                             i, n;
-    ngx_int_t                          rc;
-    ngx_str_t                          some;
-    ngx_http_idempotency_multipart_t  *mp;
+    size_t                        i, n;
+    ngx_int_t                     rc;
+    ngx_str_t                     some;
+    ngx_idempotency_multipart_t  *mp;
 
     mp = &fuzz_mp;
 
@@ -135,7 +135,7 @@ fuzz_read(ngx_pool_t *pool, fuzz_read_t *read, ngx_str_t *type,
 
     fuzz_want(read->told.data && read->body.data);
 
-    rc = ngx_http_idempotency_multipart_start(mp, type, parts);
+    rc = ngx_idempotency_multipart_start(mp, type, parts);
 
     if (rc == NGX_OK && read->dash.len == 0) {
         read->dash.data = mp->dash;
@@ -149,11 +149,11 @@ fuzz_read(ngx_pool_t *pool, fuzz_read_t *read, ngx_str_t *type,
         some.len = n;
         some = fuzz_copy(pool, &some);
 
-        rc = ngx_http_idempotency_multipart_read(mp, some.data, n);
+        rc = ngx_idempotency_multipart_read(mp, some.data, n);
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_idempotency_multipart_end(mp);
+        rc = ngx_idempotency_multipart_end(mp);
     }
 
     fuzz_want(rc == NGX_OK || (rc == NGX_DECLINED && mp->error));
@@ -172,15 +172,15 @@ fuzz_read(ngx_pool_t *pool, fuzz_read_t *read, ngx_str_t *type,
 
 
 static ngx_int_t
-fuzz_told(ngx_http_idempotency_multipart_t *mp,
-    ngx_http_idempotency_multipart_event_e event, const u_char *data,
+fuzz_told(ngx_idempotency_multipart_t *mp,
+    ngx_idempotency_multipart_event_e event, const u_char *data,
     size_t len)
 {
     fuzz_read_t *read = mp->data;
 
     ngx_uint_t  epilogue;
 
-    if (event == NGX_HTTP_IDEMPOTENCY_MULTIPART_PART) {
+    if (event == NGX_IDEMPOTENCY_MULTIPART_PART) {
         fuzz_want(mp->parts && mp->part.name.data);
 
         fuzz_add(&read->told, "(", 1);
@@ -193,7 +193,7 @@ fuzz_told(ngx_http_idempotency_multipart_t *mp,
         return NGX_OK;
     }
 
-    epilogue = (mp->state == NGX_HTTP_IDEMPOTENCY_MULTIPART_EPILOGUE);
+    epilogue = (mp->state == NGX_IDEMPOTENCY_MULTIPART_EPILOGUE);
 
     if (read->delimiter) {
         fuzz_add(&read->body, epilogue ? "--\r\n" : "\r\n",
@@ -201,7 +201,7 @@ fuzz_told(ngx_http_idempotency_multipart_t *mp,
         read->delimiter = 0;
     }
 
-    if (event == NGX_HTTP_IDEMPOTENCY_MULTIPART_BYTES) {
+    if (event == NGX_IDEMPOTENCY_MULTIPART_BYTES) {
         fuzz_want(len != 0);
 
         fuzz_add(&read->told, data, len);
@@ -262,14 +262,14 @@ fuzz_other(ngx_pool_t *pool, ngx_str_t *body, ngx_str_t *dash)
 {
     size_t  n;
 
-    dash->data = ngx_pnalloc(pool, NGX_HTTP_IDEMPOTENCY_MULTIPART_BOUNDARY + 2);
+    dash->data = ngx_pnalloc(pool, NGX_IDEMPOTENCY_MULTIPART_BOUNDARY + 2);
     fuzz_want(dash->data != NULL);
 
-    ngx_memset(dash->data, 'q', NGX_HTTP_IDEMPOTENCY_MULTIPART_BOUNDARY + 2);
+    ngx_memset(dash->data, 'q', NGX_IDEMPOTENCY_MULTIPART_BOUNDARY + 2);
     dash->data[0] = '-';
     dash->data[1] = '-';
 
-    for (n = 3; n <= NGX_HTTP_IDEMPOTENCY_MULTIPART_BOUNDARY + 2; n++) {
+    for (n = 3; n <= NGX_IDEMPOTENCY_MULTIPART_BOUNDARY + 2; n++) {
 
         if (memmem(body->data, body->len, dash->data, n) == NULL) {
             dash->len = n;

@@ -5,7 +5,7 @@
 
 
 #include "fuzz.h"
-#include "ngx_http_idempotency_key.h"
+#include "ngx_idempotency_key.h"
 
 
 void
@@ -20,7 +20,7 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
     u_char    *last, text[NGX_INT64_LEN];
     uint64_t   n;
 
-    if (ngx_http_idempotency_key_number(in, &n) != NGX_OK) {
+    if (ngx_idempotency_key_number(in, &n) != NGX_OK) {
         return;
     }
 

@@ -1,14 +1,14 @@
 
 /*
- * A reply to an operation, whatever was asked: a grant must name its owner
- * and its record, and nobody waits for ever.  The first byte says what was
+ * A reply to an operation, whatever was asked: a grant must name its owner and
+ * its record, and no operation waits for ever.  The first byte says what was
  * asked, the rest are replies of Redis.
  */
 
 
 #include "fuzz.h"
-#include "../../src/store/ngx_idempotency_redis_op.c"
-#include "../../src/store/ngx_idempotency_redis_question.c"
+#include "../../src/store/redis/ngx_idempotency_redis_op.c"
+#include "../../src/store/redis/ngx_idempotency_redis_command.c"
 
 
 static void fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
@@ -50,7 +50,7 @@ fuzz_init(void)
     fuzz_zone.data = &fuzz_shared;
 
     ngx_queue_init(&fuzz_ctx.redis.nodes);
-    ngx_queue_init(&fuzz_ctx.redis.gone);
+    ngx_queue_init(&fuzz_ctx.redis.leaving);
     ngx_queue_init(&fuzz_ctx.redis.waiting);
 }
 
@@ -69,7 +69,7 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
     reader = ngx_idempotency_redis_reader_create(65536);
     fuzz_want(reader != NULL);
 
-    ngx_idempotency_redis_later_init(&fuzz_ctx);
+    ngx_idempotency_redis_background_start(&fuzz_ctx);
 
     if (ngx_idempotency_redis_reader_feed(reader, in->data, in->len)
         == NGX_OK)
@@ -83,12 +83,12 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
 
     fuzz_land();
 
-    ngx_idempotency_redis_later_stop(&fuzz_ctx);
+    ngx_idempotency_redis_background_stop(&fuzz_ctx);
     ngx_idempotency_redis_reader_free(reader);
 }
 
 
-/* what was put aside to be told later is told */
+/* operations that wait in background are finished */
 
 static void
 fuzz_land(void)
@@ -96,18 +96,19 @@ fuzz_land(void)
     ngx_queue_t                 *q;
     ngx_idempotency_redis_op_t  *rop;
 
-    while (!ngx_queue_empty(&fuzz_ctx.later.queue)) {
+    while (!ngx_queue_empty(&fuzz_ctx.background.queue)) {
 
-        q = ngx_queue_head(&fuzz_ctx.later.queue);
+        q = ngx_queue_head(&fuzz_ctx.background.queue);
         ngx_queue_remove(q);
 
         rop = ngx_queue_data(q, ngx_idempotency_redis_op_t, queue);
 
-        fuzz_want(rop->later);
-        ngx_idempotency_redis_later_landed(rop);
+        fuzz_want(rop->background);
+        ngx_idempotency_redis_background_done(rop);
     }
 
-    fuzz_want(fuzz_ctx.later.number == 0 && fuzz_ctx.later.bytes == 0);
+    fuzz_want(fuzz_ctx.background.outcomes == 0
+              && fuzz_ctx.background.bytes == 0);
 }
 
 
@@ -125,7 +126,7 @@ fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
     op = ngx_idempotency_op_create(&fuzz_store, type);
     fuzz_want(op != NULL);
 
-    ngx_memcpy(op->owner, fuzz_owner, NGX_IDEMPOTENCY_OWNER_LEN);
+    ngx_memcpy(op->id.owner, fuzz_owner, NGX_IDEMPOTENCY_OWNER_LEN);
 
     op->lease = 30000;
     op->ttl = 60;
@@ -136,7 +137,7 @@ fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
     if (type == NGX_IDEMPOTENCY_RENEW) {
         lease = ngx_pcalloc(op->pool, sizeof(ngx_idempotency_lease_t));
         fuzz_want(lease != NULL);
-        ngx_memcpy(lease->owner, fuzz_owner, NGX_IDEMPOTENCY_OWNER_LEN);
+        ngx_memcpy(lease->id.owner, fuzz_owner, NGX_IDEMPOTENCY_OWNER_LEN);
     }
 
     rop = ngx_idempotency_redis_op_create(op, lease);
@@ -147,7 +148,6 @@ fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
         op->own = &pending;
     }
 
-    rop->cmd.data = rop;
     rop->cmd.sent = 1;
     fuzz_over = 0;
 
@@ -167,13 +167,13 @@ fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
     {
         ngx_idempotency_redis_reply_string(reply, &value);
 
-        fuzz_want(value.len > NGX_IDEMPOTENCY_REDIS_ANSWER
+        fuzz_want(value.len > NGX_IDEMPOTENCY_REDIS_REPLY
                   && ngx_memcmp(value.data + 9, fuzz_owner,
                                 NGX_IDEMPOTENCY_OWNER_LEN)
                      == 0);
 
-        value.data += NGX_IDEMPOTENCY_REDIS_ANSWER;
-        value.len -= NGX_IDEMPOTENCY_REDIS_ANSWER;
+        value.data += NGX_IDEMPOTENCY_REDIS_REPLY;
+        value.len -= NGX_IDEMPOTENCY_REDIS_REPLY;
 
         fuzz_want(ngx_idempotency_record_is_of(&value, fuzz_owner));
     }

@@ -6,7 +6,7 @@
 
 
 #include "fuzz.h"
-#include "ngx_idempotency_redis_proto.h"
+#include "ngx_idempotency_redis_resp.h"
 
 
 #define FUZZ_MAX  65536

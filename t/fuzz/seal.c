@@ -1,6 +1,6 @@
 
 /*
- * A sealed answer: bytes that nobody has sealed do not open, and one that
+ * A sealed answer: bytes that were not sealed do not open, and one that
  * was changed in any place does not, either.  The first byte says how long
  * the head is, the rest is the answer; or with a high bit, what is done to
  * the bytes of a real one.

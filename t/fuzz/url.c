@@ -50,6 +50,6 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
             return;
         }
 
-        fuzz_want(redis.topology && redis.places.nelts > 0);
+        fuzz_want(redis.topology && redis.hosts.nelts > 0);
     }
 }

@@ -17,15 +17,15 @@ fuzz_init(void)
 void
 fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
 {
-    time_t                       ttl;
-    ngx_http_idempotency_word_e  word;
+    time_t                           ttl;
+    ngx_http_idempotency_override_e  override;
 
     (void) pool;
 
     ttl = -1;
-    word = ngx_http_idempotency_policy_word(in, &ttl);
+    override = ngx_http_idempotency_policy_override(in, &ttl);
 
     fuzz_want(ttl == -1 || ttl > 0);
-    fuzz_want(ttl == -1 || word != NGX_HTTP_IDEMPOTENCY_WORD_NONE);
-    fuzz_want(word == NGX_HTTP_IDEMPOTENCY_WORD_NONE || in->len >= 5);
+    fuzz_want(ttl == -1 || override != NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE);
+    fuzz_want(override == NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE || in->len >= 5);
 }

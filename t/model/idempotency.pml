@@ -14,7 +14,7 @@
  *   -DFAILOVER=1          the store fails over and loses what it likes
  *   -DFAILOVER=2          ... but nothing that it has acknowledged
  *   -DGET_SET             a claim looks first and writes then
- *   -DNO_TAKE_BACK        an attempt that was told "in progress" forgets that
+ *   -DNO_TAKE_BACK        an attempt that got "in progress" forgets that
  *                         an earlier try of its claim got no reply
  *   -DTIMEOUT_FREES       no answer of the upstream releases the key
  *   -DLEASE_FREES -DNO_STUB -DONE_STUB -DNO_OWNER -DLOSER_FREES
@@ -40,11 +40,11 @@ byte   own, ans, rown, rans;
 byte   dead, rdead;       /* a bit for each owner that was or gave up */
 bit    failed;
 
-mtype  res = OK;          /* of an operation, until somebody looks at it */
+mtype  res = OK;          /* of an operation, until it is read */
 
 #define is(result)  (res == result) -> res = OK
 
-/* a state that nobody reaches proves nothing: what was seen is printed */
+/* an unreachable state proves nothing: what was seen is printed */
 c_decl {
     static unsigned  seen;
 }
@@ -484,7 +484,7 @@ end:
 }
 
 
-/* S3: where nothing was sent and nobody has died, nobody is locked out */
+/* S3: where nothing was sent and no worker died, no client is locked out */
 
 init
 {

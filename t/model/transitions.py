@@ -3,7 +3,7 @@
 
     transitions.py pml      the table as Promela, for idempotency.pml
 
-t/220-model.py drives both stores through the same lines.
+t/220-model-transitions.py drives both stores through the same lines.
 
 A line is an operation, the state it meets, and who asks: the owner that the
 record names, an other, or a dead one, that is an other who has given the key

@@ -6,8 +6,8 @@
  */
 
 
-#include "ngx_http_idempotency_canonical.h"
-#include "ngx_http_idempotency_number.h"
+#include "ngx_idempotency_canonical.h"
+#include "ngx_idempotency_number.h"
 
 
 typedef struct {
@@ -28,7 +28,7 @@ static void test_form_of(test_t *t, ngx_uint_t json);
 static void test_paths(test_paths_t *t, ngx_uint_t json);
 static void test_bounds(void);
 static void test_find(void);
-static ngx_uint_t mark(ngx_http_idempotency_doc_t *doc, char *paths,
+static ngx_uint_t mark(ngx_idempotency_body_tree_t *tree, char *paths,
     ngx_uint_t flag);
 static char *nested(ngx_uint_t depth, char *begin, char *end);
 static ngx_int_t collect(const u_char *data, size_t len);
@@ -323,13 +323,13 @@ test_bounds(void)
     ngx_uint_t   i;
 
     for (i = 0; i < 2; i++) {
-        text = nested(NGX_HTTP_IDEMPOTENCY_DOC_DEPTH, i ? "{\"a\":" : "[",
+        text = nested(NGX_IDEMPOTENCY_BODY_TREE_DEPTH, i ? "{\"a\":" : "[",
                       i ? "}" : "]");
         ok(canonical(text, strlen(text), NULL, NULL, 1) != NULL,
            "as deep as may be", NULL);
         free(text);
 
-        text = nested(NGX_HTTP_IDEMPOTENCY_DOC_DEPTH + 1, i ? "{\"a\":" : "[",
+        text = nested(NGX_IDEMPOTENCY_BODY_TREE_DEPTH + 1, i ? "{\"a\":" : "[",
                       i ? "}" : "]");
         ok(canonical(text, strlen(text), NULL, NULL, 1) == NULL,
            "one level more", NULL);
@@ -360,7 +360,7 @@ test_bounds(void)
 
     /* "[1,1,1,...]" with so many values, and one more with the array */
 
-    for (n = NGX_HTTP_IDEMPOTENCY_DOC_VALUES - 1; ; n++) {
+    for (n = NGX_IDEMPOTENCY_BODY_TREE_VALUES - 1; ; n++) {
         text[0] = '[';
 
         for (p = text + 1; p < text + 2 * n; /* void */ ) {
@@ -370,7 +370,7 @@ test_bounds(void)
 
         p[-1] = ']';
 
-        if (n == NGX_HTTP_IDEMPOTENCY_DOC_VALUES) {
+        if (n == NGX_IDEMPOTENCY_BODY_TREE_VALUES) {
             break;
         }
 
@@ -403,14 +403,14 @@ test_bounds(void)
 
     free(text);
 
-    text = malloc(NGX_HTTP_IDEMPOTENCY_NUMBER_LEN + 2);
-    memset(text, '1', NGX_HTTP_IDEMPOTENCY_NUMBER_LEN + 1);
+    text = malloc(NGX_IDEMPOTENCY_NUMBER_LEN + 2);
+    memset(text, '1', NGX_IDEMPOTENCY_NUMBER_LEN + 1);
     text[1] = '.';
-    text[NGX_HTTP_IDEMPOTENCY_NUMBER_LEN + 1] = '\0';
-    ok(canonical(text, NGX_HTTP_IDEMPOTENCY_NUMBER_LEN + 1, NULL, NULL, 1)
+    text[NGX_IDEMPOTENCY_NUMBER_LEN + 1] = '\0';
+    ok(canonical(text, NGX_IDEMPOTENCY_NUMBER_LEN + 1, NULL, NULL, 1)
        == NULL, "a number that is too long", NULL);
-    ok(canonical(text, NGX_HTTP_IDEMPOTENCY_NUMBER_LEN, NULL, NULL, 1)
-       != NULL && out_len == NGX_HTTP_IDEMPOTENCY_NUMBER_LEN,
+    ok(canonical(text, NGX_IDEMPOTENCY_NUMBER_LEN, NULL, NULL, 1)
+       != NULL && out_len == NGX_IDEMPOTENCY_NUMBER_LEN,
        "the longest number", NULL);
     free(text);
 }
@@ -419,33 +419,33 @@ test_bounds(void)
 static void
 test_find(void)
 {
-    ngx_str_t                         names[2];
-    ngx_http_idempotency_doc_t        doc;
-    ngx_http_idempotency_doc_node_t  *node;
+    ngx_str_t                          names[2];
+    ngx_idempotency_body_tree_t        tree;
+    ngx_idempotency_body_tree_node_t  *node;
 
     static ngx_str_t  text =
         ngx_string("{\"a\":{\"b\":[1],\"c\":\"\\u0041\"},\"d\":7}");
 
-    (void) ngx_http_idempotency_json_parse(&doc, &text);
+    (void) ngx_idempotency_json_parse(&tree, &text);
 
     ngx_str_set(&names[0], "a");
     ngx_str_set(&names[1], "c");
 
-    node = ngx_http_idempotency_doc_find(&doc, names, 2);
+    node = ngx_idempotency_body_tree_find(&tree, names, 2);
     ok(node && node->len == 1 && node->data[0] == 'A', "a.c", NULL);
 
-    node = ngx_http_idempotency_doc_find(&doc, names, 1);
-    ok(node && node->type == NGX_HTTP_IDEMPOTENCY_DOC_OBJECT, "a", NULL);
+    node = ngx_idempotency_body_tree_find(&tree, names, 1);
+    ok(node && node->type == NGX_IDEMPOTENCY_BODY_TREE_OBJECT, "a", NULL);
 
-    node = ngx_http_idempotency_doc_find(&doc, names + 1, 1);
+    node = ngx_idempotency_body_tree_find(&tree, names + 1, 1);
     ok(node == NULL, "c", NULL);
 
     ngx_str_set(&names[0], "d");
 
-    node = ngx_http_idempotency_doc_find(&doc, names, 2);
+    node = ngx_idempotency_body_tree_find(&tree, names, 2);
     ok(node == NULL, "d.c", NULL);
 
-    ngx_http_idempotency_doc_free(&doc);
+    ngx_idempotency_body_tree_free(&tree);
 }
 
 
@@ -456,7 +456,7 @@ canonical(char *text, size_t len, char *include, char *exclude,
     u_char                      *copy;
     ngx_int_t                    rc;
     ngx_str_t                    s;
-    ngx_http_idempotency_doc_t   doc;
+    ngx_idempotency_body_tree_t  tree;
 
     /* where a byte too much would be seen */
 
@@ -466,8 +466,8 @@ canonical(char *text, size_t len, char *include, char *exclude,
     s.data = copy;
     s.len = len;
 
-    rc = json ? ngx_http_idempotency_json_parse(&doc, &s)
-              : ngx_http_idempotency_form_parse(&doc, &s);
+    rc = json ? ngx_idempotency_json_parse(&tree, &s)
+              : ngx_idempotency_form_parse(&tree, &s);
 
     free(out);
 
@@ -475,18 +475,18 @@ canonical(char *text, size_t len, char *include, char *exclude,
     out = malloc(2 * len + 64);
 
     if (rc == NGX_OK) {
-        mark(&doc, exclude, NGX_HTTP_IDEMPOTENCY_DOC_EXCLUDED);
+        mark(&tree, exclude, NGX_IDEMPOTENCY_BODY_TREE_EXCLUDED);
 
-        rc = ngx_http_idempotency_canonical(&doc,
-                       mark(&doc, include, NGX_HTTP_IDEMPOTENCY_DOC_INCLUDED),
+        rc = ngx_idempotency_canonical(&tree,
+                       mark(&tree, include, NGX_IDEMPOTENCY_BODY_TREE_INCLUDED),
                        collect);
         out[out_len] = '\0';
 
-    } else if (doc.error == NULL) {
+    } else if (tree.error == NULL) {
         ok(0, text, "refused without a reason");
     }
 
-    ngx_http_idempotency_doc_free(&doc);
+    ngx_idempotency_body_tree_free(&tree);
     free(copy);
 
     return rc == NGX_OK ? (char *) out : NULL;
@@ -494,7 +494,7 @@ canonical(char *text, size_t len, char *include, char *exclude,
 
 
 static ngx_uint_t
-mark(ngx_http_idempotency_doc_t *doc, char *paths, ngx_uint_t flag)
+mark(ngx_idempotency_body_tree_t *tree, char *paths, ngx_uint_t flag)
 {
     char       *p;
     ngx_str_t   names[8];
@@ -517,7 +517,7 @@ mark(ngx_http_idempotency_doc_t *doc, char *paths, ngx_uint_t flag)
         n++;
 
         if (*p != '.') {
-            ngx_http_idempotency_doc_mark(doc, names, n, flag);
+            ngx_idempotency_body_tree_mark(tree, names, n, flag);
             n = 0;
         }
 

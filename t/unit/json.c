@@ -7,8 +7,8 @@
  */
 
 
-#include "ngx_http_idempotency_canonical.h"
-#include "ngx_http_idempotency_number.h"
+#include "ngx_idempotency_canonical.h"
+#include "ngx_idempotency_number.h"
 
 
 static ngx_uint_t test_bytes(void);
@@ -237,7 +237,7 @@ is(char *text, size_t len, char *form)
     ngx_int_t                    rc;
     ngx_str_t                    s;
     ngx_uint_t                   good;
-    ngx_http_idempotency_doc_t   doc;
+    ngx_idempotency_body_tree_t  tree;
 
     /* where a byte too much would be seen */
 
@@ -248,10 +248,10 @@ is(char *text, size_t len, char *form)
     s.len = len;
     out_len = 0;
 
-    rc = ngx_http_idempotency_json_parse(&doc, &s);
+    rc = ngx_idempotency_json_parse(&tree, &s);
 
     if (rc == NGX_OK) {
-        rc = ngx_http_idempotency_canonical(&doc, 0, collect);
+        rc = ngx_idempotency_canonical(&tree, 0, collect);
     }
 
     good = (rc == NGX_OK) == (form != NULL)
@@ -263,7 +263,7 @@ is(char *text, size_t len, char *form)
         printf("# not what it should be: %.*s\n", (int) len, text);
     }
 
-    ngx_http_idempotency_doc_free(&doc);
+    ngx_idempotency_body_tree_free(&tree);
     free(copy);
 
     return good;

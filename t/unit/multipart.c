@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_idempotency_multipart.h"
+#include "ngx_idempotency_multipart.h"
 
 
 #define TYPE  "multipart/form-data; boundary=B"
@@ -33,8 +33,8 @@ typedef struct {
 static void test_body(test_t *t);
 static void test_long(void);
 static char *told(test_t *t, ngx_uint_t parts, size_t piece);
-static ngx_int_t handler(ngx_http_idempotency_multipart_t *mp,
-    ngx_http_idempotency_multipart_event_e event, const u_char *data,
+static ngx_int_t handler(ngx_idempotency_multipart_t *mp,
+    ngx_idempotency_multipart_event_e event, const u_char *data,
     size_t len);
 static void put(const u_char *data, size_t len);
 static void put_field(ngx_str_t *field);
@@ -43,7 +43,7 @@ static void ok(ngx_uint_t passed, const char *name, const char *got);
 static void put_text(const char *p);
 
 
-static ngx_http_idempotency_multipart_t  mp;
+static ngx_idempotency_multipart_t  mp;
 
 static char        out[65536];
 static size_t      out_len;
@@ -261,7 +261,7 @@ test_long(void)
     memset(body, 0, sizeof(body));
 
     sprintf(body, "--B\r\n%sX: ", "Content-Disposition: form-data; name=a\r\n");
-    memset(body + strlen(body), 'x', NGX_HTTP_IDEMPOTENCY_MULTIPART_HEADER
+    memset(body + strlen(body), 'x', NGX_IDEMPOTENCY_MULTIPART_HEADER
                                      - strlen(body) + 5 - 4);
     strcat(body, "\r\n\r\n1\r\n--B--");
 
@@ -269,7 +269,7 @@ test_long(void)
 
     memset(body, 0, sizeof(body));
     sprintf(body, "--B\r\n%sX: ", "Content-Disposition: form-data; name=a\r\n");
-    memset(body + strlen(body), 'x', NGX_HTTP_IDEMPOTENCY_MULTIPART_HEADER
+    memset(body + strlen(body), 'x', NGX_IDEMPOTENCY_MULTIPART_HEADER
                                      - strlen(body) + 5 - 3);
     strcat(body, "\r\n\r\n1\r\n--B--");
 
@@ -303,7 +303,7 @@ told(test_t *t, ngx_uint_t parts, size_t piece)
     out_len = 0;
     mp.handler = handler;
 
-    rc = ngx_http_idempotency_multipart_start(&mp, &type, parts);
+    rc = ngx_idempotency_multipart_start(&mp, &type, parts);
 
     if (rc == NGX_OK && !parts) {
         put((u_char *) "[", 1);
@@ -317,12 +317,12 @@ told(test_t *t, ngx_uint_t parts, size_t piece)
         n = ngx_min(piece, len - i);
         copy = malloc(n);
         memcpy(copy, t->body + i, n);
-        rc = ngx_http_idempotency_multipart_read(&mp, copy, n);
+        rc = ngx_idempotency_multipart_read(&mp, copy, n);
         free(copy);
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_idempotency_multipart_end(&mp);
+        rc = ngx_idempotency_multipart_end(&mp);
     }
 
     if (rc != NGX_OK) {
@@ -354,13 +354,13 @@ told(test_t *t, ngx_uint_t parts, size_t piece)
 
 
 static ngx_int_t
-handler(ngx_http_idempotency_multipart_t *mp,
-    ngx_http_idempotency_multipart_event_e event, const u_char *data,
+handler(ngx_idempotency_multipart_t *mp,
+    ngx_idempotency_multipart_event_e event, const u_char *data,
     size_t len)
 {
     switch (event) {
 
-    case NGX_HTTP_IDEMPOTENCY_MULTIPART_PART:
+    case NGX_IDEMPOTENCY_MULTIPART_PART:
         put_field(&mp->part.name);
         put_field(&mp->part.filename);
         put_field(&mp->part.filename_ext);
@@ -368,11 +368,11 @@ handler(ngx_http_idempotency_multipart_t *mp,
         put_field(&mp->part.encoding);
         break;
 
-    case NGX_HTTP_IDEMPOTENCY_MULTIPART_BYTES:
+    case NGX_IDEMPOTENCY_MULTIPART_BYTES:
         put(data, len);
         break;
 
-    default: /* NGX_HTTP_IDEMPOTENCY_MULTIPART_END */
+    default: /* NGX_IDEMPOTENCY_MULTIPART_END */
         if (mp->parts) {
             put((u_char *) ";", 1);
 

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     char                            *name;
-    ngx_http_idempotency_word_e      word;
+    ngx_http_idempotency_override_e  override;
     ngx_uint_t                       status;
     off_t                            sent;
     char                            *how;        /* see test_outcome() */
@@ -39,18 +39,18 @@ typedef struct {
 typedef struct {
     char                            *name;
     off_t                            sent;
-    off_t                            handed_on;
+    off_t                            sent_before;
     char                            *how;
-    ngx_http_idempotency_came_e      came;
+    ngx_http_idempotency_arrival_e   arrival;
     ngx_uint_t                       may;
 } test_gate_t;
 
 
 typedef struct {
     char                            *value;
-    ngx_http_idempotency_word_e      word;
+    ngx_http_idempotency_override_e  override;
     time_t                           ttl;        /* -1: left alone */
-} test_word_t;
+} test_override_t;
 
 
 static void test_duplicates(void);
@@ -60,7 +60,7 @@ static void test_probes(void);
 static void test_failures(void);
 static void test_gates(void);
 static void test_refused(void);
-static void test_words(void);
+static void test_overrides(void);
 static void test_list(ngx_http_idempotency_statuses_t *statuses,
     ngx_uint_t from, ngx_uint_t to);
 static ngx_idempotency_op_e test_outcome(test_outcome_t *t);
@@ -133,7 +133,7 @@ static test_duplicate_t  duplicates[] = {
 #define RELEASE       NGX_IDEMPOTENCY_RELEASE
 #define MARK_UNKNOWN  NGX_IDEMPOTENCY_MARK_UNKNOWN
 
-#define NONE          NGX_HTTP_IDEMPOTENCY_WORD_NONE
+#define NONE          NGX_HTTP_IDEMPOTENCY_OVERRIDE_NONE
 
 
 /*
@@ -160,7 +160,7 @@ static test_outcome_t  outcomes[] = {
     { "503, in one list", NONE, 503, 99, "wrua", RELEASE },
     { "503, of a second upstream", NONE, 503, 99, "wruah", MARK_UNKNOWN },
     { "release, of a second upstream",
-      NGX_HTTP_IDEMPOTENCY_WORD_RELEASE, 503, 99, "wruah", RELEASE },
+      NGX_HTTP_IDEMPOTENCY_OVERRIDE_RELEASE, 503, 99, "wruah", RELEASE },
     { "201, of a second upstream", NONE, 201, 99, "wruah", COMPLETE },
     { "502, in neither", NONE, 502, 99, "wrua", MARK_UNKNOWN },
     { "504, in neither", NONE, 504, 99, "wrua", MARK_UNKNOWN },
@@ -206,18 +206,18 @@ static test_outcome_t  outcomes[] = {
     { "no answer without upstream and handler",
       NONE, 0, 0, "", MARK_UNKNOWN },
 
-    /* the upstream's word beats the lists */
+    /* X-Accel-Idempotency beats the lists */
 
     { "final with 503",
-      NGX_HTTP_IDEMPOTENCY_WORD_FINAL, 503, 99, "wrua", COMPLETE },
+      NGX_HTTP_IDEMPOTENCY_OVERRIDE_FINAL, 503, 99, "wrua", COMPLETE },
     { "final with 504",
-      NGX_HTTP_IDEMPOTENCY_WORD_FINAL, 504, 99, "wrua", COMPLETE },
+      NGX_HTTP_IDEMPOTENCY_OVERRIDE_FINAL, 504, 99, "wrua", COMPLETE },
     { "release with 200",
-      NGX_HTTP_IDEMPOTENCY_WORD_RELEASE, 200, 99, "wrua", RELEASE },
+      NGX_HTTP_IDEMPOTENCY_OVERRIDE_RELEASE, 200, 99, "wrua", RELEASE },
     { "unknown with 200",
-      NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN, 200, 99, "wrua", MARK_UNKNOWN },
+      NGX_HTTP_IDEMPOTENCY_OVERRIDE_UNKNOWN, 200, 99, "wrua", MARK_UNKNOWN },
     { "unknown with 503",
-      NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN, 503, 99, "wrua", MARK_UNKNOWN },
+      NGX_HTTP_IDEMPOTENCY_OVERRIDE_UNKNOWN, 503, 99, "wrua", MARK_UNKNOWN },
 
     { NULL, 0, 0, 0, NULL, 0 }
 };
@@ -239,10 +239,10 @@ static test_probe_t  probes[] = {
 };
 
 
-#define FIRST       NGX_HTTP_IDEMPOTENCY_CAME_FIRST
-#define REDIRECTED  NGX_HTTP_IDEMPOTENCY_CAME_REDIRECTED
-#define ERROR_PAGE  NGX_HTTP_IDEMPOTENCY_CAME_ERROR_PAGE
-#define ELSEWHERE   NGX_HTTP_IDEMPOTENCY_CAME_ELSEWHERE
+#define FIRST       NGX_HTTP_IDEMPOTENCY_ARRIVAL_FIRST
+#define REDIRECTED  NGX_HTTP_IDEMPOTENCY_ARRIVAL_REDIRECTED
+#define ERROR_PAGE  NGX_HTTP_IDEMPOTENCY_ARRIVAL_ERROR_PAGE
+#define ELSEWHERE   NGX_HTTP_IDEMPOTENCY_ARRIVAL_ELSEWHERE
 
 /* how: (a)nswered, (s)ettled, the page (h)ides the error */
 
@@ -275,16 +275,16 @@ static test_gate_t  gates[] = {
 };
 
 
-#define FINAL         NGX_HTTP_IDEMPOTENCY_WORD_FINAL
-#define RELEASED      NGX_HTTP_IDEMPOTENCY_WORD_RELEASE
-#define UNKNOWN_WORD  NGX_HTTP_IDEMPOTENCY_WORD_UNKNOWN
+#define FINAL         NGX_HTTP_IDEMPOTENCY_OVERRIDE_FINAL
+#define RELEASED      NGX_HTTP_IDEMPOTENCY_OVERRIDE_RELEASE
+#define UNKNOWN_OVERRIDE  NGX_HTTP_IDEMPOTENCY_OVERRIDE_UNKNOWN
 
 
-static test_word_t  words[] = {
+static test_override_t  words[] = {
 
     { "final", FINAL, -1 },
     { "release", RELEASED, -1 },
-    { "unknown", UNKNOWN_WORD, -1 },
+    { "unknown", UNKNOWN_OVERRIDE, -1 },
     { "Final", FINAL, -1 },
     { "RELEASE", RELEASED, -1 },
     { "final ", FINAL, -1 },
@@ -293,7 +293,7 @@ static test_word_t  words[] = {
     { "final ; ttl=60", FINAL, 60 },
     { "final;   TTL=1", FINAL, 1 },
     { "release; ttl=5", RELEASED, 5 },
-    { "unknown; ttl=5", UNKNOWN_WORD, 5 },
+    { "unknown; ttl=5", UNKNOWN_OVERRIDE, 5 },
     { "final; ttl=2147483648", FINAL, 2147483647 },
 
     { "", NONE, -1 },
@@ -341,7 +341,7 @@ main(void)
     test_failures();
     test_gates();
     test_refused();
-    test_words();
+    test_overrides();
 
     printf("1..%u\n", (unsigned) number);
 
@@ -396,7 +396,7 @@ test_outcome(test_outcome_t *t)
 
     ngx_memzero(&facts, sizeof(ngx_http_idempotency_facts_t));
 
-    facts.word = t->word;
+    facts.override = t->override;
     facts.status = t->status;
     facts.sent = t->sent;
 
@@ -404,7 +404,7 @@ test_outcome(test_outcome_t *t)
     facts.ran = strchr(t->how, 'r') != NULL;
     facts.upstream = strchr(t->how, 'u') != NULL;
     facts.answered = strchr(t->how, 'a') != NULL;
-    facts.handed_on = strchr(t->how, 'h') != NULL;
+    facts.sent_before = strchr(t->how, 'h') != NULL;
 
     return ngx_http_idempotency_policy_outcome(&facts, &final, &retryable);
 }
@@ -500,26 +500,26 @@ test_refused(void)
     static ngx_uint_t  others[] = { 429, 500, 502, 503, 504 };
 
     for (i = 0; i < sizeof(refused) / sizeof(ngx_uint_t); i++) {
-        ok(ngx_http_idempotency_policy_refused(refused[i]), "refused",
+        ok(ngx_http_idempotency_policy_is_refusal(refused[i]), "refused",
            "an access check says no");
     }
 
     for (i = 0; i < sizeof(others) / sizeof(ngx_uint_t); i++) {
-        ok(!ngx_http_idempotency_policy_refused(others[i]), "refused",
+        ok(!ngx_http_idempotency_policy_is_refusal(others[i]), "refused",
            "not by an access check");
     }
 
-    ok(ngx_http_idempotency_policy_likely(401, 1)
-       > ngx_http_idempotency_policy_likely(500, 1), "likely",
+    ok(ngx_http_idempotency_policy_access_rank(401, 1)
+       > ngx_http_idempotency_policy_access_rank(500, 1), "likely",
        "an access check that refuses before one that fails");
-    ok(ngx_http_idempotency_policy_likely(500, 1)
-       > ngx_http_idempotency_policy_likely(404, 1), "likely",
+    ok(ngx_http_idempotency_policy_access_rank(500, 1)
+       > ngx_http_idempotency_policy_access_rank(404, 1), "likely",
        "an access check that fails before anything else");
-    ok(ngx_http_idempotency_policy_likely(503, 0)
-       > ngx_http_idempotency_policy_likely(403, 0), "likely",
+    ok(ngx_http_idempotency_policy_access_rank(503, 0)
+       > ngx_http_idempotency_policy_access_rank(403, 0), "likely",
        "a limit before the access checks");
-    ok(ngx_http_idempotency_policy_likely(407, 0)
-       > ngx_http_idempotency_policy_likely(405, 0), "likely",
+    ok(ngx_http_idempotency_policy_access_rank(407, 0)
+       > ngx_http_idempotency_policy_access_rank(405, 0), "likely",
        "an access check before what comes after it");
 }
 
@@ -534,11 +534,11 @@ test_gates(void)
         ngx_memzero(&facts, sizeof(ngx_http_idempotency_facts_t));
 
         facts.sent = t->sent;
-        facts.handed_on = t->handed_on;
+        facts.sent_before = t->sent_before;
         facts.answered = strchr(t->how, 'a') != NULL;
         facts.settled = strchr(t->how, 's') != NULL;
 
-        ok(ngx_http_idempotency_policy_gate(&facts, t->came,
+        ok(ngx_http_idempotency_policy_gate(&facts, t->arrival,
                                             strchr(t->how, 'h') != NULL)
            == t->may, "gate", t->name);
     }
@@ -546,12 +546,12 @@ test_gates(void)
 
 
 static void
-test_words(void)
+test_overrides(void)
 {
-    time_t                        ttl;
-    ngx_str_t                     value;
-    test_word_t                  *t;
-    ngx_http_idempotency_word_e   word;
+    time_t                           ttl;
+    ngx_str_t                        value;
+    test_override_t                     *t;
+    ngx_http_idempotency_override_e  override;
 
     for (t = words; t->value; t++) {
 
@@ -561,16 +561,16 @@ test_words(void)
         value.data = malloc(value.len);
 
         if (value.data == NULL) {
-            ok(0, "word", "memory");
+            ok(0, "override", "memory");
             return;
         }
 
         ngx_memcpy(value.data, t->value, value.len);
 
         ttl = -1;
-        word = ngx_http_idempotency_policy_word(&value, &ttl);
+        override = ngx_http_idempotency_policy_override(&value, &ttl);
 
-        ok(word == t->word && ttl == t->ttl, "word", t->value);
+        ok(override == t->override && ttl == t->ttl, "override", t->value);
 
         free(value.data);
     }

@@ -128,7 +128,7 @@ test_round(size_t head, size_t body)
     ok(kept_head.len == head + 45 && kept_body.len == body,
        "lengths", head + body);
 
-    p = op.digest;
+    p = op.id.digest;
     ok(open_again(p) == NGX_OK, "opens", head + body);
     ok(kept_head.len == head && kept_body.len == body, "as it was",
        head + body);
@@ -162,7 +162,7 @@ test_altered(void)
 
         /* what begins otherwise was never sealed, and is not decoded later */
 
-        opened += (open_again(op.digest) == NGX_OK) && i != 0;
+        opened += (open_again(op.id.digest) == NGX_OK) && i != 0;
     }
 
     ok(opened == 0, "a byte that differs", opened);
@@ -171,7 +171,7 @@ test_altered(void)
 
     for (i = 0; i < NGX_IDEMPOTENCY_DIGEST_LEN; i++) {
         seal(20, 30);
-        memcpy(digest, op.digest, sizeof(digest));
+        memcpy(digest, op.id.digest, sizeof(digest));
         digest[i] ^= 1;
         opened += open_again(digest) == NGX_OK;
     }
@@ -183,20 +183,20 @@ test_altered(void)
     for (n = 1; n < 45 + 20; n++) {
         seal(20, 30);
         kept_head.len -= n;
-        opened += open_again(op.digest) == NGX_OK;
+        opened += open_again(op.id.digest) == NGX_OK;
     }
 
     for (n = 1; n <= 30; n++) {
         seal(20, 30);
         kept_body.len -= n;
-        opened += open_again(op.digest) == NGX_OK;
+        opened += open_again(op.id.digest) == NGX_OK;
     }
 
     ok(opened == 0, "cut", opened);
 
     seal(20, 30);
     kept_head.len = 0;
-    ok(open_again(op.digest) == NGX_OK, "no head was never sealed", 0);
+    ok(open_again(op.id.digest) == NGX_OK, "no head was never sealed", 0);
 }
 
 
@@ -207,20 +207,20 @@ test_secrets(void)
 
     seal(5, 5);
     list.nelts = 0;
-    ok(open_again(op.digest) == NGX_DECLINED, "no secret", 0);
+    ok(open_again(op.id.digest) == NGX_DECLINED, "no secret", 0);
 
     list.nelts = 1;
     listed[0] = &secrets[1];
     seal(5, 5);
-    ok(open_again(op.digest) == NGX_DECLINED, "another secret", 0);
+    ok(open_again(op.id.digest) == NGX_DECLINED, "another secret", 0);
 
     listed[1] = &secrets[2];
     listed[2] = &secrets[0];
     list.nelts = 3;
     seal(5, 5);
-    ok(open_again(op.digest) == NGX_OK, "the third", 0);
+    ok(open_again(op.id.digest) == NGX_OK, "the third", 0);
 
-    ok(ngx_idempotency_seal_open(NULL, op.digest, &kept_head, &kept_body)
+    ok(ngx_idempotency_seal_open(NULL, op.id.digest, &kept_head, &kept_body)
        == NGX_OK, "what is open stays open", 0);
 
     for (i = 0; i < 3; i++) {
@@ -264,7 +264,7 @@ seal(size_t head, size_t body)
     bytes = malloc(head + body + 1);
 
     memset(&op, 0, sizeof(op));
-    memset(op.digest, 0xd1, sizeof(op.digest));
+    memset(op.id.digest, 0xd1, sizeof(op.id.digest));
 
     for (i = 0; i < head; i++) {
         bytes[i] = (u_char) (i * 7);

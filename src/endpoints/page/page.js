@@ -306,7 +306,7 @@ function card(store) {
   const c = el('article', {class: 'card', 'data-store': store.name},
     el('div', {class: 'head'}, el('h3', {}, store.name),
        el('span', {class: 'kind'},
-          store.kind === 'shm' ? 'embedded' : 'Redis'),
+          {shm: 'embedded', sqlite: 'SQLite', redis: 'Redis'}[store.kind]),
        el('span', {class: 'pill'})),
     el('p', {class: 'why'}), el('dl'),
     el('div', {class: 'bar'}, el('div')),

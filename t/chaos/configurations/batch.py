@@ -224,11 +224,14 @@ class Batch:
         self.module = Nginx(root + '/module', root, module, store, self.dead)
         self.plain = Nginx(root + '/plain', root, None, None, self.dead)
         self.number = 0
+        self.clock_jumped = False     # that of this machine, in the last run
 
     async def run(self, planned):
         """planned: configurations with the same lines of http{}"""
         self.number += 1
         self.upstreams.ledger.clear()
+        ahead = time.time() - time.monotonic()
+        self.clock_jumped = False
         cases = [Case(*p) for p in planned]
         for n, case in enumerate(cases):
             case.host = '%sb%dc%d' % (self.name, self.number, n)
@@ -253,6 +256,7 @@ class Batch:
             self.plain.end()
             await self.module.ended()
             await self.plain.ended()
+        self.clock_jumped = abs(time.time() - time.monotonic() - ahead) > 1
         self.alarms(live)
         for case in live:
             case.stalled = stalls.longest > 0.25

@@ -2,7 +2,7 @@ package Test::Nginx::Socket;
 
 # A runner for test files in the language of Test::Nginx::Socket, for machines
 # on which Test::Nginx is not installed. The same files must run under both
-# with the same result; t/runner has the tests of that.
+# with the same result; t/tools/runner has the tests of that.
 #
 # This file has the order of events. The rest:
 #

@@ -37,7 +37,7 @@ sub prepare_server_root {
 }
 
 # The directory is emptied before each block; a wrong TEST_NGINX_SERVROOT must
-# not cost anybody his files.
+# not delete other files.
 sub refuse_foreign_directory {
     my $root = shift;
 

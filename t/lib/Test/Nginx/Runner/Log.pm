@@ -1,7 +1,7 @@
 package Test::Nginx::Runner::Log;
 
-# The assertions on error.log and access.log, and the alarm: lines nobody
-# asked for which must not be in any error.log.
+# The assertions on error.log and access.log, and the alarm: unexpected
+# lines that must not be in any error.log.
 
 use strict;
 use warnings;

@@ -1,0 +1,598 @@
+
+/*
+ * Configuration: defaults, inheritance, and what is refused.
+ */
+
+
+#include "ngx_http_idempotency_merge.h"
+#include "ngx_http_idempotency_conf.h"
+#include "ngx_http_idempotency_fingerprint.h"
+#include "ngx_http_idempotency_upstream.h"
+
+
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_STATUSES  8
+
+
+typedef struct {
+    char                              *scope;
+    char                              *with;       /* the fingerprint */
+    ngx_flag_t                         required;
+    ngx_str_t                          final
+                                       [NGX_HTTP_IDEMPOTENCY_PROFILE_STATUSES];
+    ngx_str_t                          retryable
+                                       [NGX_HTTP_IDEMPOTENCY_PROFILE_STATUSES];
+} ngx_http_idempotency_profile_t;
+
+
+static ngx_int_t ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_profile_apply(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_profile_value(ngx_conf_t *cf,
+    ngx_http_complex_value_t *given, char *text,
+    ngx_http_complex_value_t **value);
+static ngx_int_t ngx_http_idempotency_profile_statuses(ngx_conf_t *cf,
+    ngx_http_idempotency_statuses_t *given, ngx_str_t *list,
+    ngx_http_idempotency_statuses_t **statuses);
+static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_merge_location(ngx_conf_t *cf,
+    ngx_array_t *locations, ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_size(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
+
+
+/* in the order of the numbers of the profiles */
+
+static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
+
+    { "$request_method $idempotency_uri", "$is_args$args", 1,
+      { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
+      { ngx_string("401"), ngx_string("403"), ngx_string("407"),
+        ngx_string("408"), ngx_string("425"), ngx_string("429"),
+        ngx_string("503") } },
+
+    /* all answers are final */
+
+    { "", "$request_method $idempotency_uri$is_args$args", 0,
+      { ngx_string("200-599") },
+      { ngx_null_string } },
+
+    { "$request_method $idempotency_uri", "$is_args$args", 1,
+      { ngx_string("200-499") },
+      { ngx_string("401"), ngx_string("403"), ngx_string("407"),
+        ngx_string("408"), ngx_string("425"), ngx_string("429"),
+        ngx_string("500-599") } }
+};
+
+
+void *
+ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    imcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_main_conf_t));
+    if (imcf == NULL) {
+        return NULL;
+    }
+
+    if (ngx_array_init(&imcf->stores, cf->pool, 4,
+                       sizeof(ngx_idempotency_store_t *))
+        != NGX_OK
+        || ngx_array_init(&imcf->locations, cf->pool, 8,
+                          sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK
+        || ngx_array_init(&imcf->lookups, cf->pool, 1,
+                          sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK
+        || ngx_array_init(&imcf->admins, cf->pool, 1,
+                          sizeof(ngx_http_idempotency_location_t))
+           != NGX_OK
+        || ngx_array_init(&imcf->places, cf->pool, 4,
+                          sizeof(ngx_http_idempotency_place_t *))
+           != NGX_OK
+        || ngx_array_init(&imcf->fields, cf->pool, 4,
+                          sizeof(ngx_http_idempotency_field_t *))
+           != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return imcf;
+}
+
+
+void *
+ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_http_idempotency_loc_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_idempotency_loc_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     conf->place = NULL;
+     *     conf->endpoint = NULL;
+     *     conf->endpoint_place = NULL;
+     *     conf->on_reply = NULL;
+     *     conf->token = NULL;
+     *     conf->admin = 0;
+     *     conf->stats = 0;
+     *     conf->warned = 0;
+     *     conf->key = NULL;
+     *     conf->key_header = { 0, NULL };
+     *     conf->source = NULL;
+     *     conf->source_text = 0;
+     *     conf->given.scope = NULL;
+     *     conf->given.with = NULL;
+     *     conf->methods = 0;
+     *     conf->epoch = NULL;
+     *     conf->include = NULL;
+     *     conf->exclude = NULL;
+     *     conf->probe = { 0, NULL };
+     *     conf->probe_place = NULL;
+     *     conf->describedby = { 0, NULL };
+     */
+
+    conf->store = NGX_CONF_UNSET_PTR;
+    conf->profile = NGX_CONF_UNSET_UINT;
+    conf->given.required = NGX_CONF_UNSET;
+    conf->given.final = NGX_CONF_UNSET_PTR;
+    conf->given.retryable = NGX_CONF_UNSET_PTR;
+    conf->issued = NGX_CONF_UNSET;
+    conf->sequence = NGX_CONF_UNSET_UINT;
+    conf->max_key = NGX_CONF_UNSET;
+    conf->fingerprint = NGX_CONF_UNSET_UINT;
+    conf->secrets = NGX_CONF_UNSET_PTR;
+    conf->duplicate = NGX_CONF_UNSET_UINT;
+    conf->wait = NGX_CONF_UNSET_MSEC;
+    conf->unknown = NGX_CONF_UNSET_UINT;
+    conf->store_error = NGX_CONF_UNSET_UINT;
+    conf->lease = NGX_CONF_UNSET_MSEC;
+    conf->ttl = NGX_CONF_UNSET;
+    conf->tombstone = NGX_CONF_UNSET;
+    conf->max_response = NGX_CONF_UNSET_SIZE;
+    conf->hide_headers = NGX_CONF_UNSET_PTR;
+    conf->log_level = NGX_CONF_UNSET_UINT;
+    conf->dry_run = NGX_CONF_UNSET;
+
+    return conf;
+}
+
+
+char *
+ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_idempotency_loc_conf_t *prev = parent;
+    ngx_http_idempotency_loc_conf_t *conf = child;
+
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    if (conf->store == NGX_CONF_UNSET_PTR) {
+        conf->place = prev->place;
+    }
+
+    ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
+    ngx_conf_merge_ptr_value(conf->secrets, prev->secrets, NULL);
+
+    if (ngx_http_idempotency_merge_identity(cf, prev, conf) != NGX_OK
+        || ngx_http_idempotency_merge_profile(cf, prev, conf) != NGX_OK
+        || ngx_http_idempotency_merge_answer(cf, prev, conf) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_conf_merge_uint_value(conf->log_level, prev->log_level,
+                              NGX_LOG_NOTICE);
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+
+#if (NGX_HTTP_IDEMPOTENCY_DEBUG)
+    if (conf->failpoint == NULL) {
+        conf->failpoint = prev->failpoint;
+    }
+#endif
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname && conf->endpoint == NULL) {
+
+        /* "if" and "limit_except" have the handler of their location */
+
+        conf->endpoint = prev->endpoint;
+        conf->on_reply = prev->on_reply;
+        conf->token = prev->token;
+        conf->admin = prev->admin;
+    }
+
+    if (conf->endpoint) {
+        conf->dry_run = 0;
+
+        if (conf->admin
+            && !clcf->noname
+            && ngx_http_idempotency_merge_location(cf, &imcf->admins, conf)
+               != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        return ngx_http_idempotency_check_endpoint(cf, conf);
+    }
+
+    if (conf->store == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    /* the number under which its results are counted */
+
+    conf->location = imcf->locations.nelts;
+
+    if (ngx_http_idempotency_merge_location(cf, &imcf->locations, conf)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    conf->store->lease = ngx_max(conf->store->lease, conf->lease);
+
+    return ngx_http_idempotency_check_location(cf, conf);
+}
+
+
+/* which request it is */
+
+static ngx_int_t
+ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    if (conf->key == NULL) {
+        conf->key = prev->key;
+        conf->key_header = prev->key_header;
+    }
+
+    if (conf->key == NULL) {
+        conf->key = ngx_http_idempotency_conf_value(cf,
+                                                    "$http_idempotency_key");
+        ngx_str_set(&conf->key_header, "idempotency_key");
+    }
+
+    if (conf->source == NULL) {
+        conf->source = prev->source;
+        conf->source_text = prev->source_text;
+    }
+
+    if (conf->methods == 0) {
+        conf->methods = prev->methods ? prev->methods
+                                      : (NGX_HTTP_POST|NGX_HTTP_PATCH);
+    }
+
+    ngx_conf_merge_value(conf->issued, prev->issued, 0);
+    ngx_conf_merge_uint_value(conf->sequence, prev->sequence, 0);
+
+    if (conf->epoch == NULL) {
+        conf->epoch = prev->epoch;
+    }
+
+    ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
+
+    if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
+        conf->fingerprint = prev->fingerprint;
+        conf->given.with = prev->given.with;
+        conf->include = prev->include;
+        conf->exclude = prev->exclude;
+    }
+
+    ngx_conf_init_uint_value(conf->fingerprint,
+                             NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW);
+
+    return conf->key ? NGX_OK : NGX_ERROR;
+}
+
+
+/* The profile decides where a directive was not given. */
+
+static ngx_int_t
+ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_conf_merge_uint_value(conf->profile, prev->profile,
+                              NGX_HTTP_IDEMPOTENCY_PROFILE_IETF);
+
+    if (conf->given.scope == NULL) {
+        conf->given.scope = prev->given.scope;
+    }
+
+    ngx_conf_merge_value(conf->given.required, prev->given.required,
+                         NGX_CONF_UNSET);
+    ngx_conf_merge_ptr_value(conf->given.final, prev->given.final,
+                             NGX_CONF_UNSET_PTR);
+    ngx_conf_merge_ptr_value(conf->given.retryable, prev->given.retryable,
+                             NGX_CONF_UNSET_PTR);
+
+    if (ngx_http_idempotency_profile_apply(cf, prev, conf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    conf->fingerprint_hash = ngx_http_idempotency_fingerprint_hash(conf, 1);
+
+    return NGX_OK;
+}
+
+
+/*
+ * Sets the values that count in a location from those that were given there or
+ * further out, which are in conf->given, and from its profile.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_profile_apply(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_idempotency_given_t    *given;
+    ngx_http_idempotency_profile_t  *profile;
+
+    given = &conf->given;
+    profile = &ngx_http_idempotency_profiles[conf->profile];
+
+    conf->required = (given->required != NGX_CONF_UNSET) ? given->required
+                                                         : profile->required;
+
+    if (prev->scope
+        && prev->profile == conf->profile
+        && ngx_memcmp(&prev->given, given,
+                      sizeof(ngx_http_idempotency_given_t)) == 0)
+    {
+        /* a server may have a thousand locations */
+
+        conf->scope = prev->scope;
+        conf->fingerprint_with = prev->fingerprint_with;
+        conf->final = prev->final;
+        conf->retryable = prev->retryable;
+
+        return NGX_OK;
+    }
+
+    if (ngx_http_idempotency_profile_value(cf, given->scope, profile->scope,
+                                           &conf->scope)
+        != NGX_OK
+        || ngx_http_idempotency_profile_value(cf, given->with, profile->with,
+                                              &conf->fingerprint_with)
+           != NGX_OK
+        || ngx_http_idempotency_profile_statuses(cf, given->final,
+                                                 profile->final, &conf->final)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_idempotency_profile_statuses(cf, given->retryable,
+                                                 profile->retryable,
+                                                 &conf->retryable);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_profile_value(ngx_conf_t *cf,
+    ngx_http_complex_value_t *given, char *text,
+    ngx_http_complex_value_t **value)
+{
+    *value = given ? given : ngx_http_idempotency_conf_value(cf, text);
+
+    return *value ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_profile_statuses(ngx_conf_t *cf,
+    ngx_http_idempotency_statuses_t *given, ngx_str_t *list,
+    ngx_http_idempotency_statuses_t **statuses)
+{
+    ngx_uint_t  n;
+
+    if (given != NGX_CONF_UNSET_PTR) {
+        *statuses = given;
+        return NGX_OK;
+    }
+
+    for (n = 0; n < NGX_HTTP_IDEMPOTENCY_PROFILE_STATUSES; n++) {
+        if (list[n].len == 0) {
+            break;
+        }
+    }
+
+    *statuses = ngx_http_idempotency_conf_status_list(cf, list, n);
+
+    return *statuses ? NGX_OK : NGX_ERROR;
+}
+
+
+/* What happens to answers and to duplicates. */
+
+static ngx_int_t
+ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_str_t  *name;
+
+    ngx_conf_merge_uint_value(conf->duplicate, prev->duplicate,
+                              NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY);
+
+    ngx_conf_merge_msec_value(conf->wait, prev->wait, 0);
+
+    if (conf->unknown == NGX_CONF_UNSET_UINT) {
+        conf->unknown = prev->unknown;
+        conf->probe = prev->probe;
+        conf->probe_place = prev->probe_place;
+    }
+
+    ngx_conf_init_uint_value(conf->unknown,
+                             NGX_HTTP_IDEMPOTENCY_UNKNOWN_HOLD);
+
+    ngx_conf_merge_uint_value(conf->store_error, prev->store_error,
+                              NGX_HTTP_IDEMPOTENCY_STORE_ERROR_REJECT);
+    ngx_conf_merge_msec_value(conf->lease, prev->lease, 30000);
+    ngx_conf_merge_sec_value(conf->tombstone, prev->tombstone, 0);
+    ngx_conf_merge_sec_value(conf->ttl, prev->ttl, 24 * 3600);
+    ngx_conf_merge_size_value(conf->max_response, prev->max_response,
+                              1024 * 1024);
+    ngx_conf_merge_str_value(conf->describedby, prev->describedby, "");
+
+    ngx_conf_merge_ptr_value(conf->hide_headers, prev->hide_headers, NULL);
+
+    if (conf->hide_headers == NULL) {
+        conf->hide_headers = ngx_array_create(cf->pool, 1, sizeof(ngx_str_t));
+        if (conf->hide_headers == NULL) {
+            return NGX_ERROR;
+        }
+
+        name = ngx_array_push(conf->hide_headers);
+        if (name == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_str_set(name, "Set-Cookie");
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_merge_location(ngx_conf_t *cf, ngx_array_t *locations,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t         *clcf;
+    ngx_http_core_srv_conf_t         *cscf;
+    ngx_http_idempotency_location_t  *location;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    location = ngx_array_push(locations);
+    if (location == NULL) {
+        return NGX_ERROR;
+    }
+
+    location->server = cscf->server_name;
+    location->location = clcf->name;
+    location->store = conf->store;
+    location->dry_run = conf->dry_run;
+    location->cscf = cscf;
+    location->clcf = clcf;
+    location->conf = conf;
+
+    return NGX_OK;
+}
+
+
+static char *
+ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (conf->source == NULL || conf->given.scope == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "location \"%V\" with \"%s\" needs \"%s\", with the "
+                      "value that it has where the keys are used",
+                      &clcf->name,
+                      conf->token ? "idempotency_token"
+                                  : "idempotency_lookup",
+                      conf->source ? "idempotency_scope"
+                                   : "idempotency_source");
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_idempotency_check_location(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->name.len == 0 && !clcf->noname) {
+
+        /* a server: its locations may still give what is missing */
+
+        return NGX_CONF_OK;
+    }
+
+    if (conf->source == NULL
+        || (conf->source->lengths == NULL && conf->source->value.len == 0))
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency\" is on in location \"%V\" without "
+                      "\"idempotency_source\": name what tells one client "
+                      "from another, as in "
+                      "\"idempotency_source $remote_user;\" with "
+                      "\"auth_basic\"",
+                      &clcf->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->issued && conf->sequence) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency_issued\" and \"idempotency_sequence\" "
+                      "are both on in location \"%V\": a key is a token or a "
+                      "number, switch one of them off", &clcf->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_idempotency_check_size(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_idempotency_upstream_check(cf, clcf, conf->methods);
+}
+
+
+static char *
+ngx_http_idempotency_check_size(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (conf->store->largest == 0
+        || conf->max_response <= conf->store->largest)
+    {
+        return NGX_CONF_OK;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "\"idempotency_max_response\" is %uz bytes in location "
+                  "\"%V\", the store \"%V\" is in Redis and takes %uz at "
+                  "most: set it to \"%uzm\" or less",
+                  conf->max_response, &clcf->name, &conf->store->name,
+                  conf->store->largest,
+                  conf->store->largest / (1024 * 1024));
+
+    return NGX_CONF_ERROR;
+}

@@ -1,0 +1,8 @@
+-- fetch
+
+--include read
+--include decode
+
+result, with_answer = OK, flags < FETCH_BARE
+
+--include reply

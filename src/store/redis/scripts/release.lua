@@ -1,0 +1,6 @@
+-- release
+
+--include read
+--include decode
+--include release
+--include reply

@@ -1,0 +1,676 @@
+
+/*
+ * The durable store: the database file is opened, made, and closed.
+ */
+
+
+#include "ngx_idempotency_sqlite_db.h"
+
+
+#define NGX_IDEMPOTENCY_SQLITE_VERSION     1
+
+/* "idem" */
+#define NGX_IDEMPOTENCY_SQLITE_APPLICATION 0x6964656d
+
+/* milliseconds: an exiting worker waits so long for the lock */
+#define NGX_IDEMPOTENCY_SQLITE_STOP_LOCK   3000
+
+#define NGX_IDEMPOTENCY_SQLITE_BOOT_ID     "/proc/sys/kernel/random/boot_id"
+
+
+static int ngx_idempotency_sqlite_open_file(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_pragma(ngx_idempotency_sqlite_db_t *db,
+    const char *text, int64_t *value);
+static int ngx_idempotency_sqlite_open_wal(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_wal_hook(void *data, sqlite3 *handle,
+    const char *name, int frames);
+
+
+/*
+ * The answer of a record is in a table of its own: records stay small, so that
+ * a transaction writes few pages.  Records that are executing are not in the
+ * index by time, which a claim then need not touch; the few that nobody
+ * settles are found by the look at all records.
+ */
+
+static const char  ngx_idempotency_sqlite_tables[] =
+    "CREATE TABLE meta ("
+        "name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+
+    "CREATE TABLE records ("
+        "digest BLOB PRIMARY KEY, state INTEGER NOT NULL,"
+        " owner BLOB NOT NULL, fingerprint BLOB NOT NULL,"
+        " fence INTEGER NOT NULL, lease INTEGER NOT NULL,"
+        " until INTEGER NOT NULL, issued INTEGER NOT NULL,"
+        " created INTEGER NOT NULL, attempts INTEGER NOT NULL,"
+        " keep INTEGER NOT NULL, tombstone INTEGER NOT NULL,"
+        " status INTEGER NOT NULL, kept INTEGER NOT NULL,"
+        " boot INTEGER NOT NULL, answer INTEGER NOT NULL,"
+        " due INTEGER NOT NULL) WITHOUT ROWID;"
+
+    "CREATE INDEX records_due ON records(due) WHERE state <> 2;"
+
+    "CREATE TABLE answers ("
+        "id INTEGER PRIMARY KEY, head BLOB NOT NULL, body BLOB NOT NULL);"
+
+    "CREATE TABLE sequences ("
+        "half BLOB PRIMARY KEY, epoch INTEGER NOT NULL,"
+        " next INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;"
+
+    "CREATE INDEX sequences_until ON sequences(until);"
+
+    "CREATE VIEW records_readable AS SELECT"
+        " lower(hex(digest)) AS record,"
+        " CASE WHEN state = 2 AND lease <= (SELECT value FROM meta"
+            " WHERE name = 'clock') THEN 'unknown'"
+            " ELSE trim(substr('none     issued   executingunknown  done     "
+            "tombstone', 1 + 9 * state, 9)) END AS state,"
+        " datetime(created, 'unixepoch') AS created,"
+        " CASE WHEN state IN (2, 3)"
+            " THEN datetime(lease / 1000, 'unixepoch') END AS lease_ends,"
+        " datetime(due / 1000, 'unixepoch') AS state_ends,"
+        " attempts, nullif(status, 0) AS status, fence,"
+        " (SELECT length(head) + length(body) FROM answers"
+            " WHERE id = answer) AS answer_bytes"
+        " FROM records;"
+
+    "INSERT INTO meta VALUES ('clock', 0), ('boot', 0), ('boot_id', '');";
+
+
+#define NGX_IDEMPOTENCY_SQLITE_COLUMNS                                        \
+    "state, owner, fingerprint, fence, lease, until, issued, created,"        \
+    " attempts, keep, tombstone, status, kept, boot, answer"
+
+
+/* in the order of ngx_idempotency_sqlite_statement_e */
+
+static const char  *ngx_idempotency_sqlite_statements[] = {
+    "BEGIN IMMEDIATE",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+
+    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
+        " FROM records WHERE digest = ?1",
+
+    "INSERT INTO records (digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", due)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
+        " ?14, ?15, ?16, ?17)",
+
+    "UPDATE records SET state = ?2, owner = ?3, fingerprint = ?4, fence = ?5,"
+        " lease = ?6, until = ?7, issued = ?8, created = ?9, attempts = ?10,"
+        " keep = ?11, tombstone = ?12, status = ?13, kept = ?14, boot = ?15,"
+        " answer = ?16, due = ?17 WHERE digest = ?1",
+
+    "DELETE FROM records WHERE digest = ?1",
+
+    "SELECT head, body FROM answers WHERE id = ?1",
+    "INSERT INTO answers (head, body) VALUES (?1, ?2)",
+    "DELETE FROM answers WHERE id = ?1",
+
+    "SELECT epoch, next, until FROM sequences WHERE half = ?1",
+
+    "INSERT INTO sequences (half, epoch, next, until)"
+        " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (half) DO UPDATE"
+        " SET epoch = ?2, next = ?3, until = ?4",
+
+    "DELETE FROM sequences WHERE half IN"
+        " (SELECT half FROM sequences WHERE until <= ?1 LIMIT 256)",
+
+    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
+        " FROM records WHERE digest > ?1 ORDER BY digest LIMIT ?2",
+
+    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
+        " FROM records WHERE due <= ?1 AND state <> 2 ORDER BY due LIMIT ?2",
+
+    "UPDATE meta SET value = ?1 WHERE name = 'clock'",
+    "PRAGMA page_count",
+    "PRAGMA freelist_count",
+    "PRAGMA incremental_vacuum(256)"
+};
+
+
+ngx_uint_t
+ngx_idempotency_sqlite_threadsafe(void)
+{
+    return sqlite3_threadsafe() != 0;
+}
+
+
+int
+ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                           rc;
+    ngx_uint_t                    i;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    if (ctx->db) {
+        return SQLITE_OK;
+    }
+
+    db = ngx_calloc(sizeof(ngx_idempotency_sqlite_db_t), ngx_cycle->log);
+    if (db == NULL) {
+        return SQLITE_NOMEM;
+    }
+
+    db->wal = NGX_INVALID_FILE;
+    db->lock = open((char *) ctx->lock.data, O_RDWR|O_CREAT|O_CLOEXEC, 0600);
+
+    if (db->lock == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
+                      "idempotency store \"%V\": open(\"%V\") failed",
+                      &ctx->store->name, &ctx->lock);
+        ngx_free(db);
+        return SQLITE_CANTOPEN;
+    }
+
+    ctx->db = db;
+
+    rc = ngx_idempotency_sqlite_lock(ctx);
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_open_file(ctx);
+    }
+
+    for (i = 0;
+         rc == SQLITE_OK && i < NGX_IDEMPOTENCY_SQLITE_STATEMENTS;
+         i++)
+    {
+        rc = sqlite3_prepare_v3(db->handle,
+                                ngx_idempotency_sqlite_statements[i], -1,
+                                SQLITE_PREPARE_PERSISTENT,
+                                &db->statements[i], NULL);
+    }
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_open_wal(ctx);
+    }
+
+    ngx_idempotency_sqlite_unlock(db);
+
+    if (rc != SQLITE_OK) {
+        ngx_idempotency_sqlite_log(ctx, rc, "cannot be opened");
+        ngx_idempotency_sqlite_close(ctx);
+    }
+
+    return rc;
+}
+
+
+/* nginx has no umask, and SQLite gives its other files the mode of this one */
+
+static int
+ngx_idempotency_sqlite_open_file(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                           rc;
+    ngx_fd_t                      fd;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
+
+    fd = open((char *) ctx->path.data, O_RDWR|O_CREAT|O_CLOEXEC, 0600);
+
+    if (fd == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
+                      "idempotency store \"%V\": open(\"%V\") failed",
+                      &ctx->store->name, &ctx->path);
+        return SQLITE_CANTOPEN;
+    }
+
+    (void) ngx_close_file(fd);
+
+    rc = sqlite3_open_v2((char *) ctx->path.data, &db->handle,
+                         SQLITE_OPEN_READWRITE|SQLITE_OPEN_CREATE
+                         |SQLITE_OPEN_NOMUTEX,
+                         NULL);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    (void) sqlite3_extended_result_codes(db->handle, 1);
+    (void) sqlite3_busy_timeout(db->handle, (int) ctx->timeout);
+
+    rc = sqlite3_exec(db->handle,
+                      "PRAGMA auto_vacuum = INCREMENTAL;"
+                      "PRAGMA journal_mode = WAL;"
+                      "PRAGMA synchronous = NORMAL;"
+                      "PRAGMA wal_autocheckpoint = 0;"
+                      "PRAGMA journal_size_limit = 4194304;"
+                      "PRAGMA cache_size = -8192;"
+                      "PRAGMA trusted_schema = OFF;",
+                      NULL, NULL, NULL);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    (void) sqlite3_wal_hook(db->handle, ngx_idempotency_sqlite_wal_hook, db);
+
+    rc = ngx_idempotency_sqlite_schema(ctx);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    return ngx_idempotency_sqlite_boot(ctx);
+}
+
+
+static int
+ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                           rc;
+    char                          text[128];
+    int64_t                       version, application, tables;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
+
+    application = 0;
+    tables = 0;
+
+    rc = ngx_idempotency_sqlite_pragma(db, "PRAGMA user_version", &version);
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_pragma(db, "PRAGMA application_id",
+                                           &application);
+    }
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_pragma(db,
+                                       "SELECT count(*) FROM sqlite_schema",
+                                           &tables);
+    }
+
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    if (tables == 0) {
+        rc = sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+
+        if (rc == SQLITE_OK) {
+            rc = sqlite3_exec(db->handle, ngx_idempotency_sqlite_tables, NULL,
+                              NULL, NULL);
+        }
+
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+
+        (void) ngx_sprintf((u_char *) text,
+                           "PRAGMA application_id = %d;"
+                           "PRAGMA user_version = %d; COMMIT%Z",
+                           NGX_IDEMPOTENCY_SQLITE_APPLICATION,
+                           NGX_IDEMPOTENCY_SQLITE_VERSION);
+
+        return sqlite3_exec(db->handle, text, NULL, NULL, NULL);
+    }
+
+    if (application != NGX_IDEMPOTENCY_SQLITE_APPLICATION) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": \"%V\" is the database of "
+                      "another program, name another file",
+                      &ctx->store->name, &ctx->path);
+        return SQLITE_MISMATCH;
+    }
+
+    if (version != NGX_IDEMPOTENCY_SQLITE_VERSION) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": \"%V\" has version %L of the "
+                      "schema and this module knows version %d, install the "
+                      "module that has written it or a newer one",
+                      &ctx->store->name, &ctx->path, version,
+                      NGX_IDEMPOTENCY_SQLITE_VERSION);
+        return SQLITE_MISMATCH;
+    }
+
+    return SQLITE_OK;
+}
+
+
+/*
+ * Leases end by the wall clock, and that of a machine that has just booted may
+ * be anything.  No owner of a lease survives a boot: those of an older boot
+ * than this one are over.
+ */
+
+static int
+ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                               rc;
+    char                             *sql;
+    u_char                           *p;
+    ssize_t                           n;
+    int64_t                           value;
+    ngx_fd_t                          fd;
+    u_char                            id[64];
+    ngx_idempotency_sqlite_db_t      *db;
+    ngx_idempotency_sqlite_shared_t  *shared;
+
+    db = ctx->db;
+    shared = ctx->zone->data;
+
+    fd = open(NGX_IDEMPOTENCY_SQLITE_BOOT_ID, O_RDONLY|O_CLOEXEC);
+    n = 0;
+
+    if (fd != NGX_INVALID_FILE) {
+        n = ngx_max(ngx_read_fd(fd, id, sizeof(id) - 1), 0);
+        (void) ngx_close_file(fd);
+    }
+
+    id[n] = '\0';
+
+    p = (u_char *) ngx_strchr(id, '\n');
+
+    if (p) {
+        *p = '\0';
+    }
+
+    sql = sqlite3_mprintf("BEGIN IMMEDIATE;"
+                          "UPDATE meta SET value = value + 1"
+                          " WHERE name = 'boot' AND EXISTS"
+                          " (SELECT 1 FROM meta WHERE name = 'boot_id'"
+                          " AND value <> %Q);"
+                          "UPDATE meta SET value = %Q"
+                          " WHERE name = 'boot_id' AND value <> %Q;"
+                          "COMMIT", id, id, id);
+    if (sql == NULL) {
+        return SQLITE_NOMEM;
+    }
+
+    rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
+
+    sqlite3_free(sql);
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_pragma(db,
+                       "SELECT value FROM meta WHERE name = 'boot'", &value);
+        db->boot = (uint64_t) value;
+    }
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_pragma(db,
+                       "SELECT value FROM meta WHERE name = 'clock'", &value);
+        db->saved = (uint64_t) value;
+    }
+
+    if (rc == SQLITE_OK && shared->clock < db->saved) {
+        shared->clock = db->saved;
+        shared->monotonic = 0;
+    }
+
+    return rc;
+}
+
+
+static int
+ngx_idempotency_sqlite_pragma(ngx_idempotency_sqlite_db_t *db,
+    const char *text, int64_t *value)
+{
+    int            rc;
+    sqlite3_stmt  *stmt;
+
+    *value = 0;
+
+    rc = sqlite3_prepare_v2(db->handle, text, -1, &stmt, NULL);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    rc = sqlite3_step(stmt);
+
+    if (rc == SQLITE_ROW) {
+        *value = sqlite3_column_int64(stmt, 0);
+        rc = SQLITE_OK;
+
+    } else if (rc == SQLITE_DONE) {
+        rc = SQLITE_CORRUPT;
+    }
+
+    (void) sqlite3_finalize(stmt);
+
+    return rc;
+}
+
+
+/*
+ * The WAL is there from now on, since this connection is: it is removed by the
+ * last one only.  SQLite would sync the directory with its own first sync.
+ */
+
+static int
+ngx_idempotency_sqlite_open_wal(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    ngx_fd_t                      dir;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
+
+    if (!ctx->sync) {
+        return SQLITE_OK;
+    }
+
+    db->wal = open((char *) ctx->wal.data, O_RDWR|O_CLOEXEC);
+    dir = open((char *) ctx->dir.data, O_RDONLY|O_CLOEXEC);
+
+    if (db->wal == NGX_INVALID_FILE
+        || dir == NGX_INVALID_FILE
+        || fdatasync(db->wal) == -1
+        || fsync(dir) == -1)
+    {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
+                      "idempotency store \"%V\": \"%V\" cannot be synced",
+                      &ctx->store->name, &ctx->wal);
+
+        if (dir != NGX_INVALID_FILE) {
+            (void) ngx_close_file(dir);
+        }
+
+        return SQLITE_CANTOPEN;
+    }
+
+    (void) ngx_close_file(dir);
+
+    return SQLITE_OK;
+}
+
+
+void
+ngx_idempotency_sqlite_close(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    ngx_uint_t                    i;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
+
+    if (db == NULL) {
+        return;
+    }
+
+    for (i = 0; i < NGX_IDEMPOTENCY_SQLITE_STATEMENTS; i++) {
+        (void) sqlite3_finalize(db->statements[i]);
+    }
+
+    (void) sqlite3_close(db->handle);
+
+    if (db->wal != NGX_INVALID_FILE) {
+        (void) ngx_close_file(db->wal);
+    }
+
+    (void) ngx_close_file(db->lock);
+
+    ngx_free(db);
+
+    ctx->db = NULL;
+}
+
+
+static int
+ngx_idempotency_sqlite_wal_hook(void *data, sqlite3 *handle, const char *name,
+    int frames)
+{
+    ngx_idempotency_sqlite_db_t *db = data;
+
+    db->frames = frames;
+
+    return SQLITE_OK;
+}
+
+
+sqlite3_stmt *
+ngx_idempotency_sqlite_statement(ngx_idempotency_sqlite_db_t *db,
+    ngx_idempotency_sqlite_statement_e n)
+{
+    sqlite3_stmt  *stmt;
+
+    stmt = db->statements[n];
+
+    (void) sqlite3_reset(stmt);
+
+    return stmt;
+}
+
+
+int
+ngx_idempotency_sqlite_exec(ngx_idempotency_sqlite_db_t *db,
+    ngx_idempotency_sqlite_statement_e n)
+{
+    int  rc;
+
+    do {
+        rc = sqlite3_step(db->statements[n]);
+    } while (rc == SQLITE_ROW);
+
+    (void) sqlite3_reset(db->statements[n]);
+
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+
+int64_t
+ngx_idempotency_sqlite_number(ngx_idempotency_sqlite_db_t *db,
+    ngx_idempotency_sqlite_statement_e n)
+{
+    int64_t        number;
+    sqlite3_stmt  *stmt;
+
+    stmt = db->statements[n];
+    number = 0;
+
+    if (sqlite3_step(stmt) == SQLITE_ROW) {
+        number = sqlite3_column_int64(stmt, 0);
+    }
+
+    (void) sqlite3_reset(stmt);
+
+    return number;
+}
+
+
+/*
+ * The lock belongs to the open file, not to the process: closing another
+ * descriptor of the same file does not end it, the death of the process does.
+ */
+
+int
+ngx_idempotency_sqlite_lock(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    ngx_uint_t    tries;
+    struct flock  fl;
+
+    ngx_memzero(&fl, sizeof(struct flock));
+
+    fl.l_type = F_WRLCK;
+    fl.l_whence = SEEK_SET;
+
+    for (tries = 0; /* void */ ; tries++) {
+
+        if (fcntl(ctx->db->lock, ctx->stopping ? F_OFD_SETLK : F_OFD_SETLKW,
+                  &fl)
+            == 0)
+        {
+            ctx->db->locked = 1;
+            return SQLITE_OK;
+        }
+
+        if (ngx_errno == EINTR) {
+            continue;
+        }
+
+        if (!ctx->stopping
+            || tries * 10 >= NGX_IDEMPOTENCY_SQLITE_STOP_LOCK)
+        {
+            return SQLITE_BUSY;
+        }
+
+        ngx_msleep(10);
+    }
+}
+
+
+void
+ngx_idempotency_sqlite_unlock(ngx_idempotency_sqlite_db_t *db)
+{
+    struct flock  fl;
+
+    if (!db->locked) {
+        return;
+    }
+
+    ngx_memzero(&fl, sizeof(struct flock));
+
+    fl.l_type = F_UNLCK;
+    fl.l_whence = SEEK_SET;
+
+    (void) fcntl(db->lock, F_OFD_SETLK, &fl);
+
+    db->locked = 0;
+}
+
+
+/* not more than once a second */
+
+void
+ngx_idempotency_sqlite_log(ngx_idempotency_sqlite_ctx_t *ctx, int rc,
+    const char *what)
+{
+    time_t       now;
+    ngx_uint_t   level;
+    const char  *fix;
+
+    now = time(NULL);
+
+    if (ctx->logged == now) {
+        return;
+    }
+
+    ctx->logged = now;
+
+    switch (rc & 0xff) {
+
+    case SQLITE_FULL:
+        fix = ", the disk is full: make room, new keys are refused";
+        break;
+
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        fix = ", the database is damaged: stop nginx and restore the file "
+              "from a backup, or repair it with \".recover\" of sqlite3";
+        break;
+
+    case SQLITE_READONLY:
+        fix = ", the file or its file system is read-only";
+        break;
+
+    default:
+        fix = "";
+    }
+
+    level = (rc & 0xff) == SQLITE_BUSY ? NGX_LOG_ERR : NGX_LOG_CRIT;
+
+    ngx_log_error(level, ngx_cycle->log, 0,
+                  "idempotency store \"%V\": \"%V\" %s, SQLite: %s (%d)%s",
+                  &ctx->store->name, &ctx->path, what, sqlite3_errstr(rc), rc,
+                  fix);
+}

@@ -1,0 +1,335 @@
+
+/*
+ * The durable store: many records at a time.  Lists show those of one state,
+ * expiry removes what is past its time; both in bounded steps.
+ */
+
+
+#include "ngx_idempotency_sqlite_db.h"
+
+
+/* records that one list looks at */
+#define NGX_IDEMPOTENCY_SQLITE_LIST    4096
+
+/* records that one step of expiry removes, and looks at besides */
+#define NGX_IDEMPOTENCY_SQLITE_DUES    512
+#define NGX_IDEMPOTENCY_SQLITE_SCANS   2048
+
+/* free pages that are not given back to the file system */
+#define NGX_IDEMPOTENCY_SQLITE_SPARE   1024
+
+
+static int ngx_idempotency_sqlite_list_look(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_idempotency_sqlite_job_t *job, sqlite3_stmt *stmt);
+static int ngx_idempotency_sqlite_remove(ngx_idempotency_sqlite_db_t *db,
+    u_char *digest, ngx_idempotency_sqlite_row_t *row);
+static int ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_age(ngx_idempotency_sqlite_ctx_t *ctx,
+    u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n);
+
+
+int
+ngx_idempotency_sqlite_list(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_idempotency_sqlite_job_t *job)
+{
+    int            rc;
+    ngx_uint_t     i;
+    sqlite3_stmt  *stmt;
+
+    job->entries = ngx_alloc(NGX_IDEMPOTENCY_LIST_ENTRIES
+                             * sizeof(ngx_idempotency_entry_t),
+                             ngx_cycle->log);
+    if (job->entries == NULL) {
+        job->error = NGX_IDEMPOTENCY_ERROR_MEMORY;
+        return SQLITE_OK;
+    }
+
+    rc = SQLITE_OK;
+
+    stmt = ngx_idempotency_sqlite_statement(ctx->db,
+                                            NGX_IDEMPOTENCY_SQLITE_SCAN);
+
+    sqlite3_bind_blob(stmt, 1, job->cursor, NGX_IDEMPOTENCY_DIGEST_LEN,
+                      SQLITE_TRANSIENT);
+    sqlite3_bind_int(stmt, 2, NGX_IDEMPOTENCY_SQLITE_LIST);
+
+    for (i = 0; job->nentries < NGX_IDEMPOTENCY_LIST_ENTRIES; i++) {
+
+        rc = sqlite3_step(stmt);
+
+        if (rc != SQLITE_ROW) {
+            break;
+        }
+
+        rc = ngx_idempotency_sqlite_list_look(ctx, job, stmt);
+        if (rc != SQLITE_OK) {
+            break;
+        }
+    }
+
+    (void) sqlite3_reset(stmt);
+
+    job->result = NGX_IDEMPOTENCY_OK;
+    job->more = (i == NGX_IDEMPOTENCY_SQLITE_LIST
+                 || job->nentries == NGX_IDEMPOTENCY_LIST_ENTRIES);
+
+    return (rc == SQLITE_DONE) ? SQLITE_OK : rc;
+}
+
+
+/* what is overdue is not moved: a list changes nothing */
+
+static int
+ngx_idempotency_sqlite_list_look(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_idempotency_sqlite_job_t *job, sqlite3_stmt *stmt)
+{
+    int                            rc;
+    ngx_idempotency_mark_t         mark;
+    ngx_idempotency_entry_t       *entry;
+    ngx_idempotency_record_t       record;
+    ngx_idempotency_sqlite_db_t   *db;
+    ngx_idempotency_sqlite_row_t   row;
+
+    db = ctx->db;
+
+    if (ngx_idempotency_sqlite_load(db, stmt, &row) != SQLITE_OK) {
+
+        /* a record that cannot be read is in no state */
+
+        return SQLITE_OK;
+    }
+
+    ngx_memcpy(job->cursor,
+               sqlite3_column_blob(stmt, NGX_IDEMPOTENCY_SQLITE_DIGEST),
+               NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    if (ngx_idempotency_record_is_dry(job->cursor)) {
+        return SQLITE_OK;
+    }
+
+    job->seen++;
+
+    ngx_idempotency_transition_time(&row.stored, db->now);
+
+    ngx_memzero(&record, sizeof(ngx_idempotency_record_t));
+    ngx_idempotency_transition_show(&row.stored, db->now, &record);
+
+    if (!row.stored.exists || record.state != job->list) {
+        return SQLITE_OK;
+    }
+
+    rc = ngx_idempotency_sqlite_mark_find(db, job->cursor, &mark);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    entry = &job->entries[job->nentries++];
+
+    ngx_memzero(entry, sizeof(ngx_idempotency_entry_t));
+    ngx_memcpy(entry->digest, job->cursor, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    entry->record = record;
+    entry->sequence = mark.exists;
+
+    return SQLITE_OK;
+}
+
+
+int
+ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                           rc;
+    ngx_uint_t                    n;
+    sqlite3_stmt                 *stmt;
+    ngx_idempotency_sqlite_db_t  *db;
+    u_char                        digests[NGX_IDEMPOTENCY_SQLITE_DUES]
+                                         [NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    db = ctx->db;
+
+    stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_DUE);
+
+    sqlite3_bind_int64(stmt, 1, (int64_t) db->now);
+    sqlite3_bind_int(stmt, 2, NGX_IDEMPOTENCY_SQLITE_DUES);
+
+    for (n = 0; (rc = sqlite3_step(stmt)) == SQLITE_ROW; /* void */ ) {
+
+        if (n < NGX_IDEMPOTENCY_SQLITE_DUES
+            && sqlite3_column_bytes(stmt, NGX_IDEMPOTENCY_SQLITE_DIGEST)
+               == NGX_IDEMPOTENCY_DIGEST_LEN)
+        {
+            ngx_memcpy(digests[n++],
+                       sqlite3_column_blob(stmt,
+                                           NGX_IDEMPOTENCY_SQLITE_DIGEST),
+                       NGX_IDEMPOTENCY_DIGEST_LEN);
+        }
+    }
+
+    (void) sqlite3_reset(stmt);
+
+    if (rc != SQLITE_DONE) {
+        return rc;
+    }
+
+    ctx->overdue = (n == NGX_IDEMPOTENCY_SQLITE_DUES);
+
+    rc = ngx_idempotency_sqlite_age(ctx, digests, n);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    rc = ngx_idempotency_sqlite_scan(ctx);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    stmt = ngx_idempotency_sqlite_statement(db,
+                                        NGX_IDEMPOTENCY_SQLITE_MARK_EXPIRE);
+    sqlite3_bind_int64(stmt, 1, (int64_t) db->now);
+
+    rc = ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_MARK_EXPIRE);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    if (ngx_idempotency_sqlite_number(db, NGX_IDEMPOTENCY_SQLITE_FREE_PAGES)
+        > NGX_IDEMPOTENCY_SQLITE_SPARE)
+    {
+        return ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_VACUUM);
+    }
+
+    return SQLITE_OK;
+}
+
+
+/* a look at some of all records: counts them, finds old executing ones */
+
+static int
+ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                            rc;
+    ngx_uint_t                     i, n;
+    sqlite3_stmt                  *stmt;
+    ngx_idempotency_sqlite_db_t   *db;
+    ngx_idempotency_sqlite_row_t   row;
+    u_char                         digests[NGX_IDEMPOTENCY_SQLITE_DUES]
+                                          [NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    db = ctx->db;
+    n = 0;
+
+    stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_SCAN);
+
+    sqlite3_bind_blob(stmt, 1, db->scan, NGX_IDEMPOTENCY_DIGEST_LEN,
+                      SQLITE_TRANSIENT);
+    sqlite3_bind_int(stmt, 2, NGX_IDEMPOTENCY_SQLITE_SCANS);
+
+    for (i = 0; (rc = sqlite3_step(stmt)) == SQLITE_ROW; i++) {
+
+        if (ngx_idempotency_sqlite_load(db, stmt, &row) != SQLITE_OK) {
+            continue;
+        }
+
+        ngx_memcpy(db->scan,
+                   sqlite3_column_blob(stmt, NGX_IDEMPOTENCY_SQLITE_DIGEST),
+                   NGX_IDEMPOTENCY_DIGEST_LEN);
+
+        if (row.state == NGX_IDEMPOTENCY_EXECUTING
+            && ngx_idempotency_transition_due(&row.stored) <= db->now
+            && n < NGX_IDEMPOTENCY_SQLITE_DUES)
+        {
+            ngx_memcpy(digests[n++], db->scan, NGX_IDEMPOTENCY_DIGEST_LEN);
+            continue;
+        }
+
+        db->counted[row.state]++;
+    }
+
+    (void) sqlite3_reset(stmt);
+
+    if (rc != SQLITE_DONE) {
+        return rc;
+    }
+
+    if (i < NGX_IDEMPOTENCY_SQLITE_SCANS) {
+        ngx_memzero(db->scan, NGX_IDEMPOTENCY_DIGEST_LEN);
+        db->scanned = 1;
+    }
+
+    return ngx_idempotency_sqlite_age(ctx, digests, n);
+}
+
+
+/* done becomes a tombstone, and what is past its time is removed */
+
+static int
+ngx_idempotency_sqlite_age(ngx_idempotency_sqlite_ctx_t *ctx,
+    u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n)
+{
+    int                            rc;
+    ngx_uint_t                     i;
+    ngx_idempotency_sqlite_db_t   *db;
+    ngx_idempotency_sqlite_row_t   row;
+
+    db = ctx->db;
+
+    for (i = 0; i < n; i++) {
+
+        rc = ngx_idempotency_sqlite_find(db, digests[i], &row);
+
+        if (rc == SQLITE_MISMATCH || (rc == SQLITE_OK && !row.exists)) {
+            continue;
+        }
+
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+
+        if (ngx_idempotency_transition_due(&row.stored) > db->now) {
+            continue;
+        }
+
+        ngx_idempotency_transition_time(&row.stored, db->now);
+
+        if (!row.stored.exists) {
+            rc = ngx_idempotency_sqlite_remove(db, digests[i], &row);
+
+        } else {
+            rc = ngx_idempotency_sqlite_drop_answer(db, &row);
+
+            if (rc == SQLITE_OK) {
+                rc = ngx_idempotency_sqlite_save(db, digests[i], &row.stored,
+                                                 &row);
+            }
+        }
+
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+    }
+
+    return SQLITE_OK;
+}
+
+
+static int
+ngx_idempotency_sqlite_remove(ngx_idempotency_sqlite_db_t *db, u_char *digest,
+    ngx_idempotency_sqlite_row_t *row)
+{
+    int            rc;
+    sqlite3_stmt  *stmt;
+
+    rc = ngx_idempotency_sqlite_drop_answer(db, row);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_DELETE);
+
+    sqlite3_bind_blob(stmt, 1, digest, NGX_IDEMPOTENCY_DIGEST_LEN,
+                      SQLITE_STATIC);
+
+    db->changes[row->state]--;
+
+    return ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_DELETE);
+}
