@@ -127,6 +127,7 @@ for i in range(5):
 running = gw.call('/slow/5000', 'was-running')
 ok(until(lambda: gw.state('was-running', '/slow/5000') == 'executing'),
    'a request is running')
+ok(until(lambda: up.count('was-running') == 1), 'the upstream has it')
 kill_all()
 start()
 ok(until(lambda: gw.state('was-running', '/slow/5000') == 'unknown', 10),
