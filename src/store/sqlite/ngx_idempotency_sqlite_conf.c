@@ -8,10 +8,10 @@
 
 #if (NGX_IDEMPOTENCY_SQLITE)
 
-#include <sys/vfs.h>
 #include "ngx_idempotency_cache.h"
 #include "ngx_idempotency_sqlite_job.h"
 #include "ngx_idempotency_zone.h"
+#include <sys/vfs.h>
 
 
 #define NGX_IDEMPOTENCY_SQLITE_TIMEOUT   500

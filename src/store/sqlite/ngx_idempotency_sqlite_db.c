@@ -10,8 +10,8 @@
  */
 
 
-#include <sys/statvfs.h>
 #include "ngx_idempotency_sqlite_db.h"
+#include <sys/statvfs.h>
 
 
 /*
