@@ -15,6 +15,7 @@
 #   make model      model checking of the protocol, with SPIN
 #   make test-asan  the test files with AddressSanitizer and UBSan (FILES=)
 #   make test-redis the tests of Redis with another server binary (REDIS=)
+#   make test-sqlite  all test files on SQLite (FILES=)
 #   make test-valgrind  some test files under valgrind (FILES=)
 #   make test-all   all of these, in their long forms
 #   make fuzz       fuzzes every parser, 10 million inputs each (RUNS=), or
@@ -47,7 +48,7 @@ SOURCES   := config config.make $(shell find src t/module -type f)
 
 .PHONY: all help debug clang run test lint unit model install bench clean \
         chaos coverage deb deps fuzz fuzz-short screenshots sizing test-all \
-        test-asan test-deb test-redis test-valgrind
+        test-asan test-deb test-redis test-sqlite test-valgrind
 
 all: $(BUILD)/$(MODULE)
 
@@ -113,6 +114,12 @@ test-redis: all debug
 	@TEST_NGINX_BINARY=$(NGINX) TEST_REDIS_SERVER=$(REDIS) \
 	 t/tools/run --redis $(FILES)
 
+# "make test" runs some of these files on SQLite, see t/tools/run.
+test-sqlite: all debug
+	@t/tools/install $(TEST_PACKAGES)
+	@t/tools/npm
+	@TEST_NGINX_BINARY=$(NGINX) t/tools/run --sqlite $(FILES)
+
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
@@ -120,7 +127,7 @@ test-all: export MOVES := 20
 test-all: export FAILOVERS := 40
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
-test-all: test test-deb model fuzz-short test-asan
+test-all: test test-sqlite test-deb model fuzz-short test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev
@@ -192,13 +199,15 @@ fuzz-short: $(BUILD)/fuzz/libnginx.a
 	@prove --exec '' t/fuzz/run
 
 # CAMPAIGNS="C1 C7" runs some of them, CHAOS_N=1000 more injections than 300,
-# CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones.
+# CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones,
+# STORES="sqlite" one of the stores only.
 CHAOS_PACKAGES := faketime
 
 chaos: all debug
 	@t/tools/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)
 	@TEST_NGINX_BINARY=$(NGINX) python3 -B t/chaos \
 	    $(if $(CAMPAIGNS),--campaigns="$(CAMPAIGNS)") \
+	    $(if $(STORES),--stores="$(STORES)") \
 	    $(CHAOS_N:%=--n %) $(CHAOS_ATTEMPTS:%=--attempts %) \
 	    $(CHAOS_SEED:%=--seed %) $(CHAOS_JOBS:%=--jobs %)
 
