@@ -22,7 +22,14 @@ from shm import finish, ok                                # noqa: E402
 SEED = os.environ.get('SEED', '1')
 
 # with libfaketime, or of many minutes, and those that only measure: not here
-NAMES = ['C6', 'C7', 'C0', 'C1', 'C2', 'C8', 'C9', 'C10', 'C13', 'C17']
+NAMES = ['C6', 'C7', 'C0', 'C1', 'C2', 'C8', 'C9', 'C10', 'C13', 'C17',
+         'C19', 'C20', 'C20n', 'C21']
+
+# Debian's script for nginx, and processes of root
+if jobs.C8a.possible():
+    NAMES.append('C8a')
+else:
+    print('# C8a: skipped, it needs root and Debian\'s /etc/init.d/nginx')
 
 # its malloc() and that of a sanitizer exclude each other: see
 # t/820-allocation-failures.py
@@ -37,6 +44,8 @@ RARE = {
     'C1': ('key_reused',), 'C2': ('key_reused',),
     'C7': ('outcome_unknown', 'unknown at last'),
     'C17': ('stayed', 'taken over'),
+    'C19': ('outcome_unknown', 'unknown at last'),
+    'C21': ('state full', 'state timeout'),
 }
 
 

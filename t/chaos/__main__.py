@@ -1,7 +1,8 @@
 """The campaigns, in their long form.
 
     python3 t/chaos [--campaigns "C1 C7"] [--seed N] [--n N] [--attempts N]
-                    [--jobs N] [--no-mutants | --only-mutants]
+                    [--stores "shm sqlite"] [--jobs N]
+                    [--no-mutants | --only-mutants]
 
 Results are kept in build/chaos/results, and docs/evidence.md is written from
 all of them.  Exit code 1: a violation, a void campaign or a missed mutant.
@@ -23,6 +24,7 @@ import report                                             # noqa: E402
 def arguments():
     p = argparse.ArgumentParser()
     p.add_argument('--campaigns', default='')
+    p.add_argument('--stores', default=' '.join(jobs.STORES))
     p.add_argument('--seed', default='1')
     p.add_argument('--n', type=int, help='injections instead of 300')
     p.add_argument('--attempts', type=int, help='of C0 instead of 1000000')
@@ -55,9 +57,9 @@ def main():
 
     planned = []
     if not args.only_mutants:
-        planned += jobs.real_jobs(names, args.seed, size)
+        planned += jobs.real_jobs(names, args.seed, size, args.stores.split())
     if not args.no_mutants:
-        planned += jobs.mutant_jobs(names, args.seed)
+        planned += jobs.mutant_jobs(names, args.seed, args.stores.split())
 
     print('seed %s, %d jobs, %d at a time' % (args.seed, len(planned),
                                               args.jobs), flush=True)

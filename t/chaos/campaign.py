@@ -76,6 +76,7 @@ class Campaign:
     # the round
 
     async def round(self, root, n, module):
+        self.rig_root = root
         args = dict(dict(seed=self.seed, module=module), **self.rig_args())
         self.rig = Rig(root, self.store, **args)
         try:

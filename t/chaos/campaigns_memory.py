@@ -36,6 +36,7 @@ def shim():
 class C13(Campaign):
     name = 'C13'
     title = 'an allocation of nginx fails'
+    stores = ('shm', 'redis', 'sqlite')
     n = 1500
     short = 60
     hunt = 300
@@ -44,7 +45,8 @@ class C13(Campaign):
     sometimes = ('replayed', 'in_progress', 'key_reused', 'failed')
     # what nginx itself says when it gets nothing
     expected = ('malloc(', 'posix_memalign(', 'calloc(', 'SSL',
-                'could not allocate', 'Cannot allocate memory')
+                'could not allocate', 'Cannot allocate memory',
+                'SQLite: out of memory')
 
     def rig_args(self):
         self.file = '%s/malloc-%d' % (KEPT, os.getpid())

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 
 from campaign import Campaign
 from checker import Rules
+from gateway import NGINX
 from workload import Mix
 
 MOMENTS = ('after_claim', 'before_forward', 'after_header', 'before_complete',
@@ -47,6 +49,7 @@ class C0(Campaign):
 class C7(Campaign):
     name = 'C7'
     title = 'a worker is killed, at random and at each moment'
+    stores = ('shm', 'redis', 'sqlite')
     n = 550
     short = 14
     per_round = 55
@@ -141,6 +144,7 @@ class C7p(Campaign):
 class C8(Campaign):
     name = 'C8'
     title = 'reload under load'
+    stores = ('shm', 'redis', 'sqlite')
     n = 300
     short = 5
     per_round = 50
@@ -184,7 +188,7 @@ class C8(Campaign):
 class C8u(C8):
     name = 'C8u'
     title = 'binary upgrade under load'
-    stores = ('redis',)
+    stores = ('redis', 'sqlite')
     n = 20
     short = 1
     per_round = 10
@@ -214,6 +218,53 @@ class C8u(C8):
             return self.rig.gw.pid() != old
         except (OSError, ValueError):
             return False
+
+
+class C8a(C8):
+    """Debian's own script, on an nginx of ours: its copy reads our file."""
+
+    name = 'C8a'
+    title = 'what apt-get install --reinstall nginx runs: upgrade, restart'
+    stores = ('sqlite',)
+    n = 20
+    short = 2
+    per_round = 10
+    sometimes = ('replayed', 'in_progress', 'upgrade', 'restart')
+    expected = ()
+    script = '/etc/init.d/nginx'
+
+    @classmethod
+    def possible(cls):
+        return os.getuid() == 0 and os.path.exists(cls.script) \
+            and shutil.which('start-stop-daemon') is not None
+
+    def rules(self):
+        # nobody listens while nginx is restarted
+        return Rules(lost=True)
+
+    async def inject(self):
+        gw = self.rig.gw
+        what = ('upgrade', 'restart')[self.counts[self.unit] % 2]
+        with open(self.script) as f:
+            text = f.read().replace('/etc/nginx/nginx.conf',
+                                    gw.root + '/nginx.conf')
+        text = text.replace('DAEMON=/usr/sbin/nginx',
+                            'DAEMON=%s\nDAEMON_OPTS="-p %s -c %s/nginx.conf"'
+                            % (NGINX, gw.root, gw.root))
+        with open(gw.root + '/init', 'w') as f:
+            f.write(text)
+        old = gw.pid()
+        done = await asyncio.create_subprocess_exec(
+            'sh', gw.root + '/init', what, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT)
+        out, _ = await done.communicate()
+        if done.returncode:
+            self.wrong.append(('L1', '%s: %s' % (what, out.decode())))
+        if not await until(lambda: not alive(old), 40) or gw.pid() == old:
+            self.wrong.append(('L2', what + ': the old nginx is there'))
+        self.counts[what] += 1
+        await asyncio.sleep(self.rng.uniform(0.2, 0.6))
+        return True
 
 
 class C8e(C8u):
@@ -253,6 +304,7 @@ def alive(pid):
 class C12(Campaign):
     name = 'C12'
     title = 'the clock of nginx jumps by an hour'
+    stores = ('shm', 'redis', 'sqlite')
     n = 100
     short = 4
     hunt = 100
@@ -280,6 +332,10 @@ class C12(Campaign):
     def mix(self):
         return Mix(pause=0.02, delays=((0, 40), (20, 20), (60, 20),
                                        (400, 20)))
+
+    def rules(self):
+        # leases go by the clock of the machine there: a jump ends them
+        return Rules(unknown=self.store == 'sqlite')
 
     async def inject(self):
         self.set({0: self.rng.choice((3600, -3600))}.get(self.now, 0))

@@ -10,6 +10,7 @@ from workload import Mix
 class C9(Campaign):
     name = 'C9'
     title = 'clients leave at any byte'
+    stores = ('shm', 'redis', 'sqlite')
     unit = 'left'
     n = 20000
     short = 500
@@ -37,6 +38,7 @@ class C9(Campaign):
 class C10(Campaign):
     name = 'C10'
     title = 'the upstream is slow, cuts its answers, is killed'
+    stores = ('shm', 'redis', 'sqlite')
     unit = 'faults'
     n = 2000
     short = 60

@@ -21,34 +21,38 @@ from campaign import KEPT, run
 from campaigns_configurations import C14
 from campaigns_memory import C13, C13f, shim
 from campaigns_moves import C15, C16
-from campaigns_nginx import C0, C7, C8, C12, C7p, C8e, C8u
+from campaigns_nginx import C0, C7, C8, C12, C7p, C8a, C8e, C8u
 from campaigns_peers import C9, C10
 from campaigns_reload import C17
 from campaigns_sets import C4, C5, C18, C4n
+from campaigns_power import C20, C20n
+from campaigns_sqlite import C19, C21
 from campaigns_redis import C1, C2, C3, C6, C11, C1e, C1n, C3a, C11l
 
 CAMPAIGNS = {c.name: c for c in (
-    C0, C1, C1e, C1n, C2, C3, C3a, C4, C4n, C5, C6, C7, C7p, C8, C8u, C8e, C9,
+    C0, C1, C1e, C1n, C2, C3, C3a, C4, C4n, C5, C6, C7, C7p, C8, C8u, C8a, C8e, C9,
     C10, C11, C11l, C12, C13, C13f, C14, C15, C16, C17,
-    C18)}
+    C18, C19, C20, C20n, C21)}
+
+STORES = 'shm', 'redis', 'sqlite'
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 Job = collections.namedtuple('Job', 'name store n seed mutant')
 
 
-def real_jobs(names, seed, size):
+def real_jobs(names, seed, size, stores=STORES):
     """size: a function of a campaign, how many injections"""
     return [Job(name, store, size(CAMPAIGNS[name]), seed, '')
             for name in names for store in CAMPAIGNS[name].stores
-            if size(CAMPAIGNS[name])]
+            if store in stores and size(CAMPAIGNS[name])]
 
 
-def mutant_jobs(names, seed):
+def mutant_jobs(names, seed, stores=STORES):
     return [Job(name, store, CAMPAIGNS[name].hunt, seed, mutant)
             for name in names for store in CAMPAIGNS[name].stores
-            for mutant in CAMPAIGNS[name].mutants
-            if store in mutants.STORES.get(mutant, ('shm', 'redis'))]
+            if store in stores for mutant in CAMPAIGNS[name].mutants
+            if store in mutants.STORES.get(mutant, STORES)]
 
 
 def work(job):

@@ -33,6 +33,7 @@ PROBE = 'src/request/ngx_http_idempotency_probe.c'
 ANSWER = 'src/request/ngx_http_idempotency_answer.c'
 ADDRESS = 'src/redis/ngx_idempotency_redis_address.c'
 SINGLE = 'src/redis/ngx_idempotency_redis_single.c'
+SQLITE_DB = 'src/store/sqlite/ngx_idempotency_sqlite_db.c'
 
 # name: (what it does, [(file, text, text instead)])
 MUTANTS = {
@@ -186,6 +187,28 @@ MUTANTS = {
          '    now = (uint64_t) ngx_time() * 1000 + ngx_cached_time->msec;\n'),
     ]),
 
+    # for the durable store
+
+    'no-sync': ('commits are not synced', [
+        (SQLITE_DB, '    if (rc == SQLITE_OK && changed && ctx->sync) {\n',
+         '    if (0) {\n'),
+    ]),
+
+    'grant-before-sync': ('what is synced is the commit before', [
+        (SQLITE_DB,
+         '    if (rc == SQLITE_OK) {\n'
+         '        rc = ngx_idempotency_sqlite_exec(db, '
+         'NGX_IDEMPOTENCY_SQLITE_COMMIT);\n',
+         '    if (rc == SQLITE_OK && changed && ctx->sync) {\n'
+         '        rc = ngx_idempotency_sqlite_sync(ctx);\n    }\n\n'
+         '    if (rc == SQLITE_OK) {\n'
+         '        rc = ngx_idempotency_sqlite_exec(db, '
+         'NGX_IDEMPOTENCY_SQLITE_COMMIT);\n'),
+        (SQLITE_DB, '    if (rc == SQLITE_OK && changed && ctx->sync) {\n'
+         '        rc = ngx_idempotency_sqlite_sync(ctx);\n    }\n\n'
+         '    return rc;\n', '    return rc;\n'),
+    ]),
+
     # for configurations with several locations: C14
 
     'first-decides': ('the first location that protects decides', [
@@ -264,9 +287,9 @@ MUTANTS = {
     ]),
 }
 
-# where both stores do not know the difference
+# where not all stores know the difference
 STORES = {
-    'fail-open': ('redis',),
+    'fail-open': ('redis', 'sqlite'),
     'no-wait': ('redis',),
     'amnesia-everywhere': ('redis',),
     'background-lost': ('redis',),
@@ -274,6 +297,8 @@ STORES = {
     'old-address': ('redis',),
     'demoted-stays': ('redis',),
     'wall-clock': ('shm',),
+    'no-sync': ('sqlite',),
+    'grant-before-sync': ('sqlite',),
 }
 
 MODULE = 'ngx_http_idempotency_module.so'

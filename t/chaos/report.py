@@ -5,12 +5,13 @@ import json
 import os
 import platform
 import re
+import sqlite3
 import subprocess
 import time
 
 from campaign import KEPT
 from gateway import NGINX, TOP
-from jobs import CAMPAIGNS, mutant_jobs, verdict
+from jobs import CAMPAIGNS, STORES, mutant_jobs, verdict
 from mutants import MUTANTS
 from redis_binary import SERVER
 
@@ -29,6 +30,7 @@ from the clients' history and the upstream's ledger.
     make chaos CAMPAIGNS="C1 C7"          some of it; the others' results stay
     make chaos CHAOS_N=1000               more injections of each kind
     make chaos CHAOS_SEED=7               other seeds than these
+    make chaos CAMPAIGNS=C7 STORES=sqlite one store only
 
 The rules, for every key:
 
@@ -47,6 +49,7 @@ The rules, for every key:
 | L1 | when the fault is over, the key reaches its final answer |
 | L2 | afterwards nothing is left over: no descriptor, no memory, no alert in the log |
 | L3 | new keys of live masters are accepted while another master is down (C18) |
+| P | after a loss of power the database can be read and is whole (C20) |
 
 A campaign is void if an event that it must meet did not occur, and if it does
 not notice a module that was broken on purpose. No violation in n
@@ -85,6 +88,7 @@ def versions():
                      'HEAD'),
         nginx=first(r'nginx/([\d.]+)', NGINX, '-v'),
         redis=first(r'v=([\d.]+)', SERVER, '--version'),
+        sqlite=sqlite3.sqlite_version,
         kernel=platform.release().partition('-')[0],
         cores=os.cpu_count())
 
@@ -130,12 +134,21 @@ class Earlier:
         order = list(CAMPAIGNS)
         rows = rows + [row for row in self.rows['## ' + heading]
                        if self.campaign(row) in order
-                       and self.campaign(row) not in self.ran]
-        return sorted(rows, key=lambda row: order.index(self.campaign(row)))
+                       and not self.has_run(row)]
+        return sorted(rows, key=lambda row: (
+            order.index(self.campaign(row)), self.store(row)))
 
     @staticmethod
     def campaign(row):
         return row.split(' | ')[0][2:]
+
+    @staticmethod
+    def store(row):
+        return next((word for word in row.split(' | ')[1:3]
+                     if word in STORES), '')
+
+    def has_run(self, row):
+        return (self.campaign(row), self.store(row)) in self.ran
 
     def caught(self, mutant):
         """By whom, as a list of "C1 (redis, S1)"."""
@@ -143,7 +156,8 @@ class Earlier:
             if self.campaign(row) == mutant:
                 return [who for who in re.findall(r'C\w+ \([^)]*\)',
                                                   row.split(' | ')[2])
-                        if who.split()[0] not in self.ran]
+                        if tuple(re.findall(r'\w+', who)[:2])
+                        not in self.ran]
         return []
 
     def needed(self, rows):
@@ -162,7 +176,7 @@ def evidence():
         if o['mutant']:
             broken[o['name'], o['store']].append(o)
 
-    earlier = Earlier({o['name'] for o in real})
+    earlier = Earlier({(o['name'], o['store']) for o in real})
     strict = earlier.and_new('Strict campaigns', [
         strict_row(o, broken[o['name'], o['store']]) for o in real
         if o['strict']])
@@ -178,9 +192,12 @@ def evidence():
              '|---|---|---|---|---|---|---|---|---|---|---|---|'] + strict
     text += ['', '## Measured losses', '',
              'Settings under which a store may forget; each loss is due to a '
-             'moment at which it did, or it would be a violation. A process '
-             'is killed here, not a machine: what it has written without '
-             'fsync survives that, and may not survive a loss of power.', '',
+             'moment at which it did, or it would be a violation. But for '
+             'C20n, a process is killed here, not a machine: what it has '
+             'written without fsync survives that, and may not survive a '
+             'loss of power. C20n counts a key once for each cut that loses '
+             'it, and assumes the worst at a flush boundary: that nothing '
+             'has reached the disk which was not synced.', '',
              '| | what is broken | store | n | lost keys | keys | executions '
              '| other violations | commit | seed |',
              '|---|---|---|---|---|---|---|---|---|---|'] + losses
@@ -205,8 +222,9 @@ def evidence():
 
 def measured(o):
     return ('Measured on %s, commit %s, nginx %s, Redis %s, %d cores, '
-            'Linux %s.' % (o['date'], o['commit'], o['nginx'], o['redis'],
-                           o['cores'], o['kernel']))
+            'Linux %s%s.' % (o['date'], o['commit'], o['nginx'], o['redis'],
+                             o['cores'], o['kernel'], ', SQLite '
+                             + o['sqlite'] if 'sqlite' in o else ''))
 
 
 def strict_row(o, broken):

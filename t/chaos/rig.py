@@ -5,7 +5,7 @@
     ... rig.gw, rig.redis, rig.proxy, rig.upstream ...
     rig.stop()
 
-The two stores, "shm" and "redis", see the same locations: /pay/ holds what is
+The stores, "shm", "redis" and "sqlite", see the same locations: /pay/ holds what is
 unknown, /again/ tries it again, /kept/ ignores that its client leaves.
 """
 
@@ -93,14 +93,16 @@ class Nginx(Gateway):
 class Rig:
     def __init__(self, root, store, module=None, lease=2, timeout=5,
                  redis=(), proxied=False, seed=0, http='', main='', env=None,
-                 size='256m', connections=1, store_args='', servers=None):
+                 size='256m', connections=1, store_args='', servers=None,
+                 database=None):
         os.makedirs(root, exist_ok=True)
         self.root = root
         self.store = store
         self.args = dict(module=module, lease=lease, timeout=timeout,
                          proxied=proxied, seed=seed, http=http, main=main,
                          env=env, size=size, connections=connections,
-                         store_args=store_args, redis=redis, servers=servers)
+                         store_args=store_args, redis=redis, servers=servers,
+                         database=database or root + '/keys/main.db')
         self.set = None           # Redis servers that belong together
         self.gw = self.redis = self.proxy = self.upstream = None
 
@@ -108,6 +110,9 @@ class Rig:
         a = self.args
         self.upstream = Upstream(self.root + '/ledger')
         target = 'shm:' + a['size']
+        if self.store == 'sqlite':
+            target = 'sqlite:%s timeout=%dms %s' % (
+                a['database'], a['timeout'] * 1000, a['store_args'])
         if self.store == 'redis' and a['servers']:
             self.set = a['servers']()
             target = '%s timeout=%dms %s' % (
