@@ -19,6 +19,8 @@ UNIX = 'redis+unix://%(socket)s?db=%(db)d timeout=10s'
 TLS = ('rediss://127.0.0.1:%(tls)d/%(db)d timeout=10s '
        'ssl_trusted_certificate=%(ca)s ssl_name=localhost')
 
+SQLITE = 'sqlite:%(folder)s/keys.db timeout=10s'
+
 BARE = 'bare proxy_pass'
 EXPRESS = 'Express'
 LUA = 'Lua gateway'
@@ -157,6 +159,7 @@ class Case:
     start: object                   # of a Bench: a Subject
     control: str = BARE             # the case that it is compared with
     bound: float = None             # of its CPU time, times the control's
+    many: float = None              # the same, with more than 32 connections
     lua: float = None               # of its requests/s, times the Lua one's
     executes: bool = True           # a plain one, whether anybody does
     zone: bool = False              # it has records in a zone
@@ -210,6 +213,7 @@ def both(row, start, bounds=(None, None), **more):
 def module(row, store, location='', express=False, **more):
     """The module with this store, in front of nginx or of Express."""
     zone = store.startswith('shm:')
+    durable = store.startswith('sqlite:')
 
     def start(bench, case, path=None, server=''):
         more = location
@@ -221,6 +225,8 @@ def module(row, store, location='', express=False, **more):
                                                      case.slug)
         elif zone:
             address = store
+        elif durable:
+            address = store % {'folder': servers.folder(case.slug + '-db')}
         else:
             db = bench.redis.database()
             address = store % bench.redis.names(db)
@@ -307,6 +313,17 @@ ROWS = [
     *module('Redis, TLS', TLS),
     *module('Redis, Sentinel', 'Sentinel'),
     *module('Redis, Cluster of 3', 'Cluster'),
+    # its threads are counted with the worker
+    module('SQLite, sync=full', SQLITE, DAILY, bounds=(4.0, None))[0],
+    module('SQLite, sync=full', SQLITE, bounds=(None, 1.3))[1],
+    module('SQLite, sync=full, cache', SQLITE + ' cache=64m',
+           bounds=(None, 0.60), keys=100)[1],
+    module('SQLite, sync=normal', SQLITE + ' sync=normal', DAILY,
+           bounds=(2.5, None), many=2.0)[0],
+    module('SQLite, sync=normal', SQLITE + ' sync=normal',
+           bounds=(None, 1.3))[1],
+    module('SQLite, sync=normal, cache', SQLITE + ' sync=normal cache=64m',
+           DAILY, bounds=(2.5, None), many=2.0)[0],
     *lua(LUA),
     *express(EXPRESS),
     *express('express-idempotency', 'express-idempotency', marks=False),

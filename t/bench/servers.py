@@ -64,6 +64,14 @@ def answers(sizes):
     return folder
 
 
+def folder(name):
+    """An empty one, for a database."""
+    path = os.path.join(rig.WORK, name)
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path, mode=0o700)
+    return path
+
+
 def secret():
     """A file for idempotency_secret."""
     path = os.path.join(rig.WORK, 'secret.key')
