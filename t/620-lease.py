@@ -456,19 +456,29 @@ def test_check_after_a_name():
         names.answer(names.asked[-1], *addresses)
         return c
 
-    mark = len(gw.log())
-    c = call('two', 'two.test', '127.0.0.1', '127.0.0.2')
-    time.sleep(0.3)
-    pid = owner_of(c)
-    os.kill(pid, signal.SIGSTOP)
+    for i in range(5):
+        key = 'two%d' % i
+        mark = len(gw.log())
+        begin = time.monotonic()
+        c = call(key, key + '.test', '127.0.0.1', '127.0.0.2')
+        time.sleep(0.3)
+        pid = owner_of(c)
+        os.kill(pid, signal.SIGSTOP)
+        # the second try begins after 3 s
+        if time.monotonic() - begin < 2.5:
+            break
+        print('# once more: this machine has stalled')
+        go_on(pid)
+        c.read()
     time.sleep(1.2)
     # it has no server, and lets the record go
-    same(call('two', 'none.test', '127.0.0.3').read().status, 502,
+    same(call(key, 'none.test', '127.0.0.3').read().status, 502,
          'taken over between two tries, and let go')
     go_on(pid)
     same(c.read().status, 502, 'the next try is not made')
     ok('lease could not be renewed in time' in gw.log()[mark:],
        'as its lease is not sure')
+    same(gw.log()[mark:].count('was lost'), 1, 'which is logged once')
 
     # nginx fails at once, and the request is gone before we look again
     gw.expected.append('connect() to 127.255.255.255')

@@ -58,6 +58,7 @@ ngx_idempotency_lease_hold(ngx_idempotency_held_t *held, ngx_msec_t sent)
 
     held->confirmed = sent;
     held->asked = sent;
+    held->refused = 0;
 
     ngx_idempotency_begins(held->store->now->leases);
 
@@ -335,17 +336,20 @@ ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
 
         if (line->result == NGX_IDEMPOTENCY_OK) {
             held->confirmed = sent;
+            held->refused = 0;
+            return;
+        }
 
-        } else {
+        if (!held->refused) {
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "idempotency lease of record \"%*xs\" was lost",
                           (size_t) 8, line->id.digest);
-
-            /* another owner may have the key: nothing is to be sent */
-
-            held->confirmed = sent - held->line.lease;
+            held->refused = 1;
         }
 
+        /* another owner may have the key: nothing is to be sent */
+
+        held->confirmed = sent - held->line.lease;
         return;
     }
 }

@@ -27,6 +27,7 @@ typedef struct {
     ngx_idempotency_lease_t    line;
     ngx_msec_t                 confirmed;
     ngx_msec_t                 asked;
+    unsigned                   refused:1;   /* the last renewal, and logged */
 } ngx_idempotency_held_t;
 
 
