@@ -4,10 +4,12 @@
 It gets the answer as soon as that is stored, on the same worker and on others;
 at its deadline it gets 409.  If the first request was released, one of the
 waiting duplicates claims and the others continue to wait; if its outcome is
-unknown they get 409 outcome_unknown.  A client that leaves frees its place.  A
-thousand waiters for one key cost one store operation.
+unknown they get 409 outcome_unknown.  A client that leaves frees its place, and
+so does a waiter that is refused, before its answer is sent.  A thousand waiters
+for one key cost one store operation.
 """
 
+import json
 import os
 import re
 import resource
@@ -41,6 +43,20 @@ SHORT = '''
     location /never/ {
         idempotency main;
         idempotency_in_progress reject;
+        proxy_pass http://up;
+    }
+    location = /token {
+        idempotency_token main ttl=1s;
+        idempotency_scope issued;
+    }
+    location /issued/ {
+        idempotency main;
+        idempotency_issued on;
+        idempotency_scope issued;
+        error_page 403 /page/silent;
+        proxy_pass http://up;
+    }
+    location = /page/silent {
         proxy_pass http://up;
     }
 '''
@@ -160,6 +176,26 @@ def test_leave(gw):
     executed(up, 'leave', 2, 'not for those who left')
 
 
+def test_refused(gw):
+    """a token expires while a request with it runs, and that is released"""
+    token = json.loads(gw.post('/token', None).body)['token']
+    expires = time.time() + 1
+    up.hold()
+    first = gw.call('/issued/wait/503', token)
+    up.until(token)
+    waiters = [gw.call('/issued/wait/503', token) for _ in range(3)]
+    time.sleep(max(0.5, expires + 0.1 - time.time()))
+    up.go()
+    same(first.read().status, 503, 'the first request is released')
+    # each waiter is refused with 403, whose page the upstream never sends
+    ok(until(lambda: up.came('/page/silent') == 3, 10),
+       'each waiter has its turn before the answer of another is sent',
+       up.came('/page/silent'))
+    for w in waiters:
+        w.close()
+    same(up.came('/issued/wait/503'), 1, 'a token that expired: executed once')
+
+
 def test_many(gw):
     n = 1000
     first, waiters = start(gw, '/wait', 'many', n)
@@ -220,6 +256,7 @@ test_reject(gw)
 test_released(gw)
 test_unknown(gw)
 test_leave(gw)
+test_refused(gw)
 gw.stop()
 
 # nobody else is counted

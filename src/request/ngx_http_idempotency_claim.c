@@ -693,16 +693,12 @@ ngx_http_idempotency_claim_wait(ngx_http_request_t *r,
         if (ngx_idempotency_random(ctx->id.owner, NGX_IDEMPOTENCY_OWNER_LEN)
             != NGX_OK)
         {
-            ngx_http_idempotency_wait_end(ctx);
-
             return ngx_http_idempotency_problem_failed(ctx,
                                              NGX_HTTP_INTERNAL_SERVER_ERROR);
         }
     }
 
     if (ngx_http_idempotency_wait(r, ctx) != NGX_OK) {
-        ngx_http_idempotency_wait_end(ctx);
-
         return ngx_http_idempotency_problem(r, ctx,
                                             NGX_HTTP_IDEMPOTENCY_RUNNING);
     }
@@ -727,8 +723,6 @@ ngx_http_idempotency_claim_woken(ngx_http_request_t *r,
                                                  0);
 
     case NGX_ABORT:
-        ngx_http_idempotency_wait_end(ctx);
-
         return ngx_http_idempotency_problem(r, ctx,
                                             NGX_HTTP_IDEMPOTENCY_RUNNING);
 

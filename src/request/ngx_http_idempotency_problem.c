@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_wait.h"
 
 
 /* the strings need no escaping in JSON */
@@ -332,6 +333,13 @@ ngx_http_idempotency_problem_failed(ngx_http_idempotency_ctx_t *ctx,
     }
 
     ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_REFUSED);
+
+    if (ctx->wait.state != NGX_HTTP_IDEMPOTENCY_WAIT_NONE) {
+
+        /* other waiters get the turn before this answer is sent, not after */
+
+        ngx_http_idempotency_wait_end(ctx);
+    }
 
     return status;
 }
