@@ -5,9 +5,10 @@ move.
 First nodes that answer oddly: MOVED to each other for ever, ASK, TRYAGAIN,
 CLUSTERDOWN, invalid slot maps.  A command is sent on within its time, with the
 same owner, or the request is refused; nothing is executed twice and no node is
-asked in a tight loop.  Then a master that hands over, and one that goes down
-and comes back before another one has taken over.  Then a real cluster of six
-nodes: slots are moved, and masters killed, under load.
+asked in a tight loop.  Then a master that hands over, one that goes down
+and comes back before another one has taken over, and one whose successor does
+not have the counter that would show a loss.  Then a real cluster of six nodes:
+slots are moved, and masters killed, under load.
 
     MOVES=20    times of each; 2 by default
 """
@@ -205,6 +206,8 @@ class Master(Node):
         super().__init__()
         self.gone = False
         self.other = None
+        self.counter = None       # who has its slot, if another node has it
+        self.refused = 0          # logins, by a MOVED of the counter
         self.reply = self.script
 
     def moved(self):
@@ -221,6 +224,9 @@ class Master(Node):
         if args[0] == b'INCR':
             # replicas have what a counter was
             Master.ticks += 1
+            if self.counter:
+                self.refused += 1
+                return b'-MOVED 1 127.0.0.1:%d\r\n' % self.counter.port
             return self.moved() if self.other else b':%d\r\n' % self.ticks
         if args[0] == b'PEXPIRE' and self.other:
             return self.moved()
@@ -260,6 +266,39 @@ def test_succession(up):
        'which may have forgotten some')
     ok(until(lambda: gw.post('/pay/ok', 'third').status == 201, 5, 0.1),
        'then it works')
+    gw.stop()
+
+
+def test_successor_without_counter(up):
+    """A replica took over, and the slot of its counter is on another node."""
+    a, b = Master(), Master()
+    b.other = a
+    a.map = b.map = slots((0, 16383, a, b))
+    gw = Gateway(up, locations=LOCATION, http=store(url(a, b)
+                                                    + ' amnesia=500ms'))
+    gw.expected = [FORGOTTEN]
+    ok(until(lambda: gw.post('/pay/ok', 'early').status == 201, 5),
+       'a counter elsewhere: a master works')
+
+    b.counter, b.other, b.map = a, None, slots((0, 16383, b))
+    a.gone = True
+    before, start = b.scripts, len(gw.log())
+    ok(gw.until_log('has a new master', 10, start),
+       'a counter elsewhere: another took over')
+    ok(until(lambda: b.refused > 2, 10),
+       'a counter elsewhere: the login is refused', b.refused)
+    refused(gw, '/pay/ok', 'unjudged', 'store_unavailable',
+            'a counter elsewhere: no key before the server is judged',
+            status=503)
+    same(b.scripts, before, 'a counter elsewhere: it was asked nothing')
+    executed(up, 'unjudged', 0, 'a counter elsewhere')
+    same(gw.log().count(FORGOTTEN), 0, 'a counter elsewhere: nothing is known')
+
+    b.counter = None
+    ok(gw.until_log('has another master: ' + FORGOTTEN, 10, start),
+       'a counter elsewhere: then the loss is noticed')
+    ok(until(lambda: gw.post('/pay/ok', 'judged').status == 201, 5, 0.1),
+       'a counter elsewhere: and later it works')
     gw.stop()
 
 
@@ -314,6 +353,7 @@ def test_cluster(up):
 def main():
     up = Ledger()
     for test in sys.argv[1:] or ('test_odd', 'test_login', 'test_succession',
+                                 'test_successor_without_counter',
                                  'test_cluster'):
         globals()[test](up)
     finish()
