@@ -235,6 +235,7 @@ PARTS_transition := store/ngx_idempotency_transition.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 PARTS_spool  := store/redis/ngx_idempotency_redis_spool.c
 PARTS_info   := redis/ngx_idempotency_redis_info.c
+PARTS_quorum := redis/ngx_idempotency_redis_quorum.c
 
 .SECONDEXPANSION:
 $(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)

@@ -180,7 +180,7 @@ ngx_idempotency_redis_quorum_agree(ngx_idempotency_redis_sentinel_t *a,
 }
 
 
-void
+ngx_int_t
 ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
     ngx_str_t *host, in_port_t port, int64_t epoch)
 {
@@ -200,10 +200,13 @@ ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
         /* another worker has learnt of a later failover meanwhile */
 
         ngx_idempotency_redis_unlock(redis);
-        return;
+        return NGX_DECLINED;
     }
 
+    /* a failover and one back to the same master are a change as well */
+
     if (shared->followed == 0
+        || shared->epoch != epoch
         || shared->master_port != port
         || shared->master_len != host->len
         || ngx_memcmp(shared->master, host->data, host->len) != 0)
@@ -219,6 +222,8 @@ ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
     watch->followed = shared->followed;
 
     ngx_idempotency_redis_unlock(redis);
+
+    return NGX_OK;
 }
 
 

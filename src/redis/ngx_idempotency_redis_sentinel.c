@@ -547,8 +547,13 @@ ngx_idempotency_redis_sentinel_adopt(ngx_idempotency_redis_sentinel_t *sentinel)
 
     watch->warned = 0;
 
-    ngx_idempotency_redis_quorum_follow(redis, &sentinel->host,
-                                        sentinel->port, sentinel->epoch);
+    if (ngx_idempotency_redis_quorum_follow(redis, &sentinel->host,
+                                            sentinel->port, sentinel->epoch)
+        != NGX_OK)
+    {
+        ngx_idempotency_redis_sentinel_follow(redis);
+        return;
+    }
 
     ngx_idempotency_redis_sentinel_master(redis, &sentinel->host,
                                           sentinel->port);

@@ -79,8 +79,11 @@ ngx_int_t ngx_idempotency_redis_quorum_address(
  */
 ngx_uint_t ngx_idempotency_redis_quorum_believes(
     ngx_idempotency_redis_sentinel_t *sentinel, ngx_uint_t all);
-/* All workers use this master from now on. */
-void ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
+/*
+ * All workers use this master from now on.  NGX_DECLINED: since it was judged,
+ * another worker has found the master of a later failover.
+ */
+ngx_int_t ngx_idempotency_redis_quorum_follow(ngx_idempotency_redis_t *redis,
     ngx_str_t *host, in_port_t port, int64_t epoch);
 /*
  * NGX_OK: another worker has found this master.  NGX_DECLINED: it is ours, or
