@@ -5,7 +5,8 @@ leads to.
 All connections leave a server that is demoted at once, also if its READONLY
 comes wrapped in the error of a script; the name is resolved again, and of
 several addresses the one with a master is used.  A name that moves is
-followed, also while the old server still answers.  A name server that is
+followed, also while the old server still answers, and by all workers as soon as
+one of them has resolved it.  A name server that is
 silent, slow or does not know the name costs neither the known addresses nor
 the next try.
 """
@@ -157,6 +158,38 @@ def test_moved_name():
         same(records(old), n, 'moved name: nothing goes to the old server')
     gw.stop()
     stop(one, two)
+
+
+def test_cached_name():
+    """a worker keeps an old answer of the name server for ten minutes"""
+    port = free_port()
+    servers = [server('127.0.0.%d' % n, port) for n in (2, 3, 4)]
+    dns = Dns()
+    dns.set('localhost', servers[0].address)
+    gw = gateway('redis://localhost:%d' % port, dns, workers=3)
+    for old, new, alive in ((*servers[:2], True), (*servers[1:], False)):
+        served(gw, 'cached name: works')
+        dns.ttls = [600]
+        ok(until(lambda: not dns.ttls, 10), 'cached name: one worker keeps it')
+        dns.set('localhost', new.address)
+        if not alive:
+            old.stop()
+        begin = time.time()
+        ok(until(lambda: post(gw) == 201 and records(new), 10, 0.05),
+           'cached name: a worker finds the new server')
+        ok(until(lambda: [post(gw) for _ in range(24)] == [201] * 24, 10),
+           'cached name: it leads the others there', gw.log()[-3000:])
+        print('# all workers after %.1f s' % since(begin))
+        n = alive and records(old)
+        losses = gw.log().count(FORGOTTEN)
+        time.sleep(4)             # they resolve it again meanwhile
+        same([post(gw) for _ in range(24)], [201] * 24,
+             'cached name: and they stay')
+        same(alive and records(old), n, 'cached name: none goes back')
+        same(gw.log().count(FORGOTTEN), losses,
+             'cached name: and none meets another server')
+    gw.stop()
+    stop(*servers)
 
 
 def test_connections():

@@ -6,6 +6,10 @@
  * A name is resolved when a connection has to be made anew, and again now and
  * then while there is one: other gateways use the server that they find there,
  * and this worker must not stay with another one.
+ *
+ * Each worker caches what the name server says, until the ttl of that is over.
+ * The newest answer of any worker is shared: one with an older answer would
+ * return to a server that the others have left.
  */
 
 
@@ -37,8 +41,15 @@ static ngx_int_t ngx_idempotency_redis_address_resolve(
 static void ngx_idempotency_redis_address_handler(ngx_resolver_ctx_t *ctx);
 static void ngx_idempotency_redis_address_unresolved(
     ngx_idempotency_redis_node_t *node, ngx_resolver_ctx_t *ctx);
-static ngx_int_t ngx_idempotency_redis_address_take(
+static void ngx_idempotency_redis_address_share(
     ngx_idempotency_redis_node_t *node, ngx_resolver_ctx_t *ctx);
+static ngx_int_t ngx_idempotency_redis_address_shared(
+    ngx_idempotency_redis_node_t *node);
+static ngx_uint_t ngx_idempotency_redis_address_is_only(
+    ngx_idempotency_redis_node_t *node);
+static ngx_int_t ngx_idempotency_redis_address_take(
+    ngx_idempotency_redis_node_t *node, ngx_resolver_addr_t *from,
+    ngx_uint_t n);
 static void ngx_idempotency_redis_address_compare(
     ngx_idempotency_redis_node_t *node);
 static ngx_int_t ngx_idempotency_redis_address_find(
@@ -316,12 +327,18 @@ ngx_idempotency_redis_address_handler(ngx_resolver_ctx_t *ctx)
         rc = NGX_ERROR;
 
     } else {
-        rc = ngx_idempotency_redis_address_take(node, ctx);
+        ngx_idempotency_redis_address_share(node, ctx);
+
+        rc = ngx_idempotency_redis_address_take(node, ctx->addrs, ctx->naddrs);
     }
 
     node->unresolved = (rc != NGX_OK);
 
     ngx_resolve_name_done(ctx);
+
+    if (ngx_idempotency_redis_address_shared(node) == NGX_OK) {
+        rc = NGX_OK;
+    }
 
     if (node->seeker
         && node->seeker->state == NGX_IDEMPOTENCY_REDIS_RESOLVING)
@@ -361,9 +378,102 @@ ngx_idempotency_redis_address_unresolved(ngx_idempotency_redis_node_t *node,
 }
 
 
+/*
+ * A cached answer is as old as it was when it came: a new one has another time
+ * until which it is valid.
+ */
+
+static void
+ngx_idempotency_redis_address_share(ngx_idempotency_redis_node_t *node,
+    ngx_resolver_ctx_t *ctx)
+{
+    ngx_uint_t                       i, n;
+    ngx_idempotency_redis_t         *redis;
+    ngx_idempotency_redis_shared_t  *shared;
+
+    redis = node->redis;
+    shared = redis->zone->data;
+
+    if (node->valid != ctx->valid) {
+        node->valid = ctx->valid;
+        node->resolved_at = ngx_current_msec;
+    }
+
+    if (!ngx_idempotency_redis_address_is_only(node)) {
+        return;
+    }
+
+    n = (ctx->naddrs <= NGX_IDEMPOTENCY_REDIS_ADDRS) ? ctx->naddrs : 0;
+
+    ngx_idempotency_redis_lock(redis);
+
+    if (shared->naddrs == 0
+        || (ngx_msec_int_t) (node->resolved_at - shared->resolved_at) >= 0)
+    {
+        for (i = 0; i < n; i++) {
+            ngx_memcpy(&shared->addrs[i], ctx->addrs[i].sockaddr,
+                       ctx->addrs[i].socklen);
+            shared->socklens[i] = ctx->addrs[i].socklen;
+        }
+
+        shared->naddrs = n;
+        shared->resolved_at = node->resolved_at;
+    }
+
+    ngx_idempotency_redis_unlock(redis);
+}
+
+
+/* NGX_OK: another worker has a newer answer, which is used instead */
+
+static ngx_int_t
+ngx_idempotency_redis_address_shared(ngx_idempotency_redis_node_t *node)
+{
+    ngx_uint_t                       i, n;
+    ngx_sockaddr_t                   addrs[NGX_IDEMPOTENCY_REDIS_ADDRS];
+    ngx_resolver_addr_t              from[NGX_IDEMPOTENCY_REDIS_ADDRS];
+    ngx_idempotency_redis_t         *redis;
+    ngx_idempotency_redis_shared_t  *shared;
+
+    redis = node->redis;
+    shared = redis->zone->data;
+
+    if (!ngx_idempotency_redis_address_is_only(node)) {
+        return NGX_DECLINED;
+    }
+
+    ngx_idempotency_redis_lock(redis);
+
+    n = ((ngx_msec_int_t) (shared->resolved_at - node->resolved_at) > 0)
+        ? shared->naddrs : 0;
+
+    for (i = 0; i < n; i++) {
+        addrs[i] = shared->addrs[i];
+        from[i].sockaddr = &addrs[i].sockaddr;
+        from[i].socklen = shared->socklens[i];
+    }
+
+    ngx_idempotency_redis_unlock(redis);
+
+    return n ? ngx_idempotency_redis_address_take(node, from, n)
+             : NGX_DECLINED;
+}
+
+
+/* the name of the only server, not one of several */
+
+static ngx_uint_t
+ngx_idempotency_redis_address_is_only(ngx_idempotency_redis_node_t *node)
+{
+    return node->type->kind == NGX_IDEMPOTENCY_REDIS_KIND_DATA
+           && !node->redis->spread
+           && node->redis->master.len == 0;
+}
+
+
 static ngx_int_t
 ngx_idempotency_redis_address_take(ngx_idempotency_redis_node_t *node,
-    ngx_resolver_ctx_t *ctx)
+    ngx_resolver_addr_t *from, ngx_uint_t n)
 {
     u_char           *p;
     ngx_uint_t        i;
@@ -376,19 +486,19 @@ ngx_idempotency_redis_address_take(ngx_idempotency_redis_node_t *node,
         return NGX_ERROR;
     }
 
-    addrs = ngx_palloc(pool, ctx->naddrs * sizeof(ngx_addr_t));
+    addrs = ngx_palloc(pool, n * sizeof(ngx_addr_t));
     if (addrs == NULL) {
         goto failed;
     }
 
-    for (i = 0; i < ctx->naddrs; i++) {
+    for (i = 0; i < n; i++) {
 
-        sa = ngx_palloc(pool, ctx->addrs[i].socklen);
+        sa = ngx_palloc(pool, from[i].socklen);
         if (sa == NULL) {
             goto failed;
         }
 
-        ngx_memcpy(sa, ctx->addrs[i].sockaddr, ctx->addrs[i].socklen);
+        ngx_memcpy(sa, from[i].sockaddr, from[i].socklen);
         ngx_inet_set_port(sa, node->peer.host.port);
 
         p = ngx_pnalloc(pool, NGX_SOCKADDR_STRLEN);
@@ -397,7 +507,7 @@ ngx_idempotency_redis_address_take(ngx_idempotency_redis_node_t *node,
         }
 
         addrs[i].sockaddr = sa;
-        addrs[i].socklen = ctx->addrs[i].socklen;
+        addrs[i].socklen = from[i].socklen;
         addrs[i].name.data = p;
         addrs[i].name.len = ngx_sock_ntop(sa, addrs[i].socklen, p,
                                           NGX_SOCKADDR_STRLEN, 1);
@@ -409,7 +519,7 @@ ngx_idempotency_redis_address_take(ngx_idempotency_redis_node_t *node,
 
     node->addrs_pool = pool;
     node->addrs = addrs;
-    node->naddrs = ctx->naddrs;
+    node->naddrs = n;
     node->addr = 0;
 
     return NGX_OK;

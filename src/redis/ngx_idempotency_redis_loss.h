@@ -16,6 +16,9 @@
 /* more masters than a cluster has */
 #define NGX_IDEMPOTENCY_REDIS_SHARDS       1024
 
+/* of an answer about a name; one with more is not shared */
+#define NGX_IDEMPOTENCY_REDIS_ADDRS        16
+
 /* milliseconds until a counter that no gateway advances expires: a day */
 #define NGX_IDEMPOTENCY_REDIS_COUNTER_TTL  "86400000"
 
@@ -86,6 +89,13 @@ typedef struct {
     u_char                              master[256];
     size_t                              master_len;
     in_port_t                           master_port;
+
+    /* the newest answer about the name of the only server, see address */
+
+    ngx_msec_t                          resolved_at;
+    ngx_sockaddr_t                      addrs[NGX_IDEMPOTENCY_REDIS_ADDRS];
+    socklen_t                           socklens[NGX_IDEMPOTENCY_REDIS_ADDRS];
+    ngx_uint_t                          naddrs;      /* 0: none */
 
     ngx_idempotency_redis_shard_t       shards[NGX_IDEMPOTENCY_REDIS_SHARDS];
 } ngx_idempotency_redis_shared_t;

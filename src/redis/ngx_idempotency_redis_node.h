@@ -76,6 +76,9 @@ struct ngx_idempotency_redis_node_s {
     ngx_uint_t                          addr;        /* that is tried next */
     ngx_pool_t                         *addrs_pool;  /* or NULL */
     ngx_resolver_ctx_t                 *resolving;
+    time_t                              valid;       /* until then nginx caches
+                                                        the answer that came */
+    ngx_msec_t                          resolved_at;
     ngx_event_t                         check;       /* of its name */
     ngx_idempotency_redis_conn_t       *seeker;
     ngx_idempotency_redis_address_t     at;          /* where it answered */

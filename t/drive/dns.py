@@ -9,7 +9,8 @@
     dns.resolver                                         for nginx.conf
 
 A name that was not set does not exist.  The time to live is a second unless
-"ttl" is another one; nginx keeps no answer longer than that.
+"ttl" is another one; nginx keeps no answer longer than that.  The next answers
+have the times in "ttls", one each.
 
     Forward('127.0.0.9', port, ('127.0.0.2', port))      a virtual address
     forward.to(('127.0.0.3', port))                      it leads there now
@@ -30,6 +31,7 @@ class Dns:
 
     def __init__(self, ttl=1):
         self.ttl = ttl
+        self.ttls = []
         self.delay = 0
         self.names = {}
         self.count = {}
@@ -68,6 +70,7 @@ class Dns:
         with self.lock:
             self.count[name] = self.count.get(name, 0) + 1
             says = self.names.get(name, (self.NXDOMAIN,))
+            ttl = self.ttls.pop(0) if self.ttls else self.ttl
         if self.delay:
             time.sleep(self.delay)
         if None in says:
@@ -82,7 +85,7 @@ class Dns:
             if kind != (A if address.version == 4 else AAAA):
                 continue
             number += 1
-            records += struct.pack('>HHHIH', 0xc00c, kind, 1, self.ttl,
+            records += struct.pack('>HHHIH', 0xc00c, kind, 1, ttl,
                                    len(address.packed)) + address.packed
         self.sock.sendto(query[:2] + struct.pack(
             '>HHHHH', 0x8180 | code, 1, number, 0, 0)
