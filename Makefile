@@ -201,7 +201,7 @@ fuzz-short: $(BUILD)/fuzz/libnginx.a
 # CAMPAIGNS="C1 C7" runs some of them, CHAOS_N=1000 more injections than 300,
 # CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones,
 # STORES="sqlite" one of the stores only.
-CHAOS_PACKAGES := faketime
+CHAOS_PACKAGES := e2fsprogs faketime fuse3 libfuse3-dev mount pkg-config
 
 chaos: all debug
 	@t/tools/install $(TEST_PACKAGES) $(CHAOS_PACKAGES)

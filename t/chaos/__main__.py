@@ -49,6 +49,8 @@ def main():
         sys.exit('no such campaign: %s; there are %s'
                  % (' '.join(unknown), ' '.join(jobs.CAMPAIGNS)))
 
+    names = list(jobs.possible(names))
+
     def size(campaign):
         if campaign.name == 'C0':
             return args.attempts or campaign.n

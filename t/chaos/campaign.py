@@ -54,6 +54,12 @@ class Campaign:
 
     # what a subclass changes
 
+    needs = ''                # what not every machine has
+
+    @classmethod
+    def possible(cls):
+        return True
+
     def rig_args(self):
         return {}
 

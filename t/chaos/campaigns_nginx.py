@@ -232,6 +232,7 @@ class C8a(C8):
     sometimes = ('replayed', 'in_progress', 'upgrade', 'restart')
     expected = ()
     script = '/etc/init.d/nginx'
+    needs = 'root and Debian\'s /etc/init.d/nginx'
 
     @classmethod
     def possible(cls):

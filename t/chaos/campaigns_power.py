@@ -5,9 +5,12 @@ t/drive/disk.c.  From the record, files are made as they would be after a loss
 of power at every flush boundary and at random moments; see power.py.  Each is
 opened and compared with what the upstream and the clients had seen until then.
 Some are given to a new nginx, and all clients ask again.
+
+C20d records below a file system, ext4 on a disk by FUSE: t/drive/fusedisk.c.
 """
 
 import asyncio
+import atexit
 import bisect
 import os
 import random
@@ -15,7 +18,9 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
 import tempfile
+import time
 
 from campaign import Campaign
 from campaigns_nginx import until
@@ -29,6 +34,8 @@ from workload import Load, Mix
 EXECUTING, UNKNOWN, DONE, TOMBSTONE = 2, 3, 4, 5
 KEYS = 400                # of a run
 
+DRIVE = os.path.dirname(os.path.abspath(__file__)) + '/../drive'
+
 
 class C20(Campaign):
     name = 'C20'
@@ -41,6 +48,8 @@ class C20(Campaign):
     per_round = 300
     sync = 'full'
     asked = 20            # restored files that a new nginx gets
+    first = 0             # record before which there may be a cut
+    parts = False, True   # at a boundary nothing is kept, or a random part
     sometimes = ('flush boundaries', 'not synced', 'checkpoints',
                  'executing', 'asked again')
     mutants = ('no-sync', 'grant-before-sync')
@@ -48,7 +57,8 @@ class C20(Campaign):
     def rig_args(self):
         self.folder = self.rig_root + '/keys'
         os.makedirs(self.folder, mode=0o700)
-        self.disk = Disk(self.folder, self.rig_root + '/disk.log')
+        self.log_path = self.rig_root + '/disk.log'
+        self.disk = Disk(self.folder, self.log_path)
         # what is granted too early has time to be executed
         self.disk.set('delay', 3000)
         return dict(lease=6, env=self.disk.env(),
@@ -123,14 +133,15 @@ class C20(Campaign):
                 for digest, state, head in rows}
 
     async def cuts(self):
-        recording = Recording(self.disk.log)
+        recording = Recording(self.log_path)
         rng = random.Random('%s cuts' % self.seed)
-        boundaries = recording.boundaries()
+        boundaries = [at for at in recording.boundaries()
+                      if at >= self.first]
         last = len(recording.records)
-        plan = [(at, False) for at in boundaries] \
-            + [(at, True) for at in boundaries] \
-            + [(rng.randint(0, last), True) for _ in range(self.random_cuts)]
-        plan.sort()
+        plan = sorted(
+            [(at, part) for at in boundaries for part in self.parts]
+            + [(rng.randint(self.first, last), True)
+               for _ in range(self.random_cuts)])
         half = range(len(plan) // 2, len(plan))
         ask = set(rng.sample(half, min(self.ask(), len(half))))
         self.counts['flush boundaries'] += len(boundaries)
@@ -141,7 +152,8 @@ class C20(Campaign):
         try:
             for number, cut in enumerate(recording.cuts(
                     [at for at, _ in plan])):
-                lost = cut.restore(folder, rng if plan[number][1] else None)
+                lost = self.restore(cut, folder,
+                                    rng if plan[number][1] else None)
                 self.counts['not synced'] += lost > 0
                 self.counts[self.unit] += 1
                 if number in ask:
@@ -153,6 +165,9 @@ class C20(Campaign):
                     break
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def restore(self, cut, folder, rng):
+        return cut.restore(folder, rng)
 
     def ask(self):
         return 2 if self.random_cuts <= self.short else self.asked
@@ -278,6 +293,96 @@ class C20n(C20):
 
     def again_lost(self, a):
         pass
+
+
+class FuseDisk:
+    """ext4 on a disk that is recorded; root only."""
+
+    def __init__(self, root, log, delay):
+        self.root = root
+        self.mounts = []
+        for name in ('fuse', 'ext4'):
+            os.mkdir('%s/%s' % (root, name))
+        program = root + '/fusedisk'
+        flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'fuse3'],
+                               check=True, capture_output=True, text=True)
+        subprocess.run(['cc', '-O1', '-Wall', '-Wextra', '-Werror', '-o',
+                        program, DRIVE + '/fusedisk.c',
+                        *flags.stdout.split()], check=True)
+        with open(root + '/image', 'wb') as f:
+            f.truncate(24 << 20)
+        subprocess.run(['mkfs.ext4', '-q', '-J', 'size=4', root + '/image'],
+                       check=True)
+        atexit.register(self.end)
+        self.process = subprocess.Popen(
+            [program, root + '/image', log, str(delay), root + '/fuse'],
+            stdin=subprocess.DEVNULL)
+        self.mounts.append(root + '/fuse')
+        end = time.monotonic() + 10
+        while not os.path.exists(root + '/fuse/disk'):
+            if time.monotonic() > end:
+                raise OSError('FUSE does not mount')
+            time.sleep(0.02)
+        mount(root + '/fuse/disk', root + '/ext4')
+        self.mounts.append(root + '/ext4')
+
+    def end(self):
+        while self.mounts:
+            subprocess.run(['umount', self.mounts.pop()])
+        self.process.wait(20)
+        atexit.unregister(self.end)
+
+
+def mount(file, folder):
+    subprocess.run(['mount', '-o', 'loop', file, folder], check=True,
+                   capture_output=True)
+
+
+class C20d(C20):
+    name = 'C20d'
+    title = 'loss of power below ext4, sync=full'
+    sometimes = ('flush boundaries', 'not synced', 'executing', 'asked again')
+    first = 7             # the image itself is there
+    parts = (False,)
+    needs = 'root, FUSE and loop devices'
+
+    @classmethod
+    def possible(cls):
+        return (os.getuid() == 0 and os.path.exists('/dev/fuse')
+                and os.path.exists('/dev/loop-control')
+                and subprocess.run(['pkg-config', '--exists', 'fuse3']
+                                   ).returncode == 0)
+
+    def rig_args(self):
+        os.makedirs(self.rig_root)
+        self.log_path = self.rig_root + '/disk.log'
+        self.fuse = FuseDisk(self.rig_root, self.log_path, 3000)
+        self.folder = self.rig_root + '/ext4/keys'
+        return dict(lease=6, database=self.folder + '/main.db',
+                    store_args='sync=' + self.sync)
+
+    def restore(self, cut, folder, rng):
+        lost = cut.restore(folder, rng)
+        place = self.rig_root + '/restored'
+        os.makedirs(place, exist_ok=True)
+        try:
+            mount(folder + '/disk', place)
+        except subprocess.CalledProcessError as e:
+            self.wrong.append(('P', 'ext4 is not mounted after a cut: %s'
+                               % e.stderr.decode()))
+            return lost
+        try:
+            for name in ('main.db', 'main.db-wal'):
+                path = '%s/keys/%s' % (place, name)
+                if os.path.exists(path):
+                    shutil.copy(path, folder)
+        finally:
+            subprocess.run(['umount', place], check=True)
+        os.unlink(folder + '/disk')
+        return lost
+
+    def after(self):
+        self.fuse.end()
 
 
 def effect_of(head):

@@ -25,20 +25,31 @@ from campaigns_nginx import C0, C7, C8, C12, C7p, C8a, C8e, C8u
 from campaigns_peers import C9, C10
 from campaigns_reload import C17
 from campaigns_sets import C4, C5, C18, C4n
-from campaigns_power import C20, C20n
+from campaigns_power import C20, C20d, C20n
 from campaigns_sqlite import C19, C21
 from campaigns_redis import C1, C2, C3, C6, C11, C1e, C1n, C3a, C11l
 
 CAMPAIGNS = {c.name: c for c in (
     C0, C1, C1e, C1n, C2, C3, C3a, C4, C4n, C5, C6, C7, C7p, C8, C8u, C8a, C8e, C9,
     C10, C11, C11l, C12, C13, C13f, C14, C15, C16, C17,
-    C18, C19, C20, C20n, C21)}
+    C18, C19, C20, C20d, C20n, C21)}
 
 STORES = 'shm', 'redis', 'sqlite'
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 Job = collections.namedtuple('Job', 'name store n seed mutant')
+
+
+def possible(names):
+    """Those that this machine can run; the others are named."""
+    for name in names:
+        campaign = CAMPAIGNS[name]
+        if getattr(campaign, 'possible', lambda: True)():
+            yield name
+        else:
+            print('# %s: skipped, it needs %s' % (name, campaign.needs),
+                  flush=True)
 
 
 def real_jobs(names, seed, size, stores=STORES):
