@@ -236,7 +236,7 @@ typedef enum {
  *     NEW -> BODY       nginx reads the request body               claim
  *     BODY -> READY     the body is complete                       claim
  *     READY -> CLAIM    the store is asked                         claim
- *     CLAIM -> OWNED    the claim was granted, or the store cannot
+ *     CLAIM -> RUNS     the claim was granted, or the store cannot
  *                       be reached and the request passes          claim
  *     CLAIM -> REPLAY   the stored answer becomes the content      claim
  *     CLAIM -> PROBE    the outcome is unknown, a subrequest asks
@@ -250,7 +250,7 @@ typedef enum {
  *     PASSED, DRY_RUN -> NEW    a redirect has led to another
  *                       protected location                         phases
  *
- * OWNED, REPLAY and REFUSED are final, but that REPLAY becomes REFUSED if the
+ * RUNS, REPLAY and REFUSED are final, but that REPLAY becomes REFUSED if the
  * answer could not be sent.  Endpoints keep their requests in REFUSED: phase
  * handlers and filters leave them alone.
  */
@@ -262,7 +262,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_STATE_CLAIM,
     NGX_HTTP_IDEMPOTENCY_STATE_PROBE,
     NGX_HTTP_IDEMPOTENCY_STATE_WAIT,
-    NGX_HTTP_IDEMPOTENCY_STATE_OWNED,
+    NGX_HTTP_IDEMPOTENCY_STATE_RUNS,
     NGX_HTTP_IDEMPOTENCY_STATE_REPLAY,
     NGX_HTTP_IDEMPOTENCY_STATE_REFUSED,
     NGX_HTTP_IDEMPOTENCY_STATE_PASSED,

@@ -75,7 +75,7 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_get_ctx(r);
 
-    if (ctx == NULL || ctx->state != NGX_HTTP_IDEMPOTENCY_STATE_OWNED) {
+    if (ctx == NULL || ctx->state != NGX_HTTP_IDEMPOTENCY_STATE_RUNS) {
         if (ctx && ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_DRY_RUN) {
             ngx_http_idempotency_dry_run_header(r, ctx);
         }

@@ -77,7 +77,7 @@ ngx_http_idempotency_claim(ngx_http_request_t *r,
     case NGX_HTTP_IDEMPOTENCY_STATE_WAIT:
         return ngx_http_idempotency_claim_woken(r, ctx);
 
-    case NGX_HTTP_IDEMPOTENCY_STATE_OWNED:
+    case NGX_HTTP_IDEMPOTENCY_STATE_RUNS:
 
         /* a redirect has brought another content handler */
 
@@ -463,7 +463,7 @@ ngx_http_idempotency_claim_unavailable(ngx_http_request_t *r,
 
         /* it keeps its owner: its answer is stored if the store comes back */
 
-        ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_OWNED);
+        ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_RUNS);
         ctx->unprotected = 1;
         ctx->upstream.method = r->method;
 
@@ -492,7 +492,7 @@ static ngx_int_t
 ngx_http_idempotency_claim_granted(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_OWNED);
+    ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_RUNS);
     ctx->result = NGX_HTTP_IDEMPOTENCY_NEW;
     ctx->upstream.method = r->method;
 
@@ -803,7 +803,7 @@ ngx_http_idempotency_claim_end(ngx_http_idempotency_ctx_t *ctx)
         }
     }
 
-    if (ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_OWNED && !ctx->settled) {
+    if (ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_RUNS && !ctx->settled) {
         ngx_http_idempotency_claim_abandon(ctx);
 
     } else if (ngx_http_idempotency_claim_is_unused(ctx)) {

@@ -40,7 +40,7 @@ ngx_str_t  ngx_http_idempotency_result_names[] = {
 /* in the order of ngx_http_idempotency_state_e */
 
 const char  *ngx_http_idempotency_state_names[] = {
-    "NEW", "BODY", "READY", "CLAIM", "PROBE", "WAIT", "OWNED", "REPLAY",
+    "NEW", "BODY", "READY", "CLAIM", "PROBE", "WAIT", "RUNS", "REPLAY",
     "REFUSED", "PASSED", "DRY_RUN"
 };
 

@@ -147,7 +147,7 @@ ngx_http_idempotency_rewrite_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_get_ctx(r);
 
-    if (ctx && ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_OWNED) {
+    if (ctx && ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_RUNS) {
         ngx_http_idempotency_upstream_arrive(r, ctx);
         return NGX_DECLINED;
     }

@@ -466,7 +466,7 @@ ngx_http_idempotency_upstream_init_peer(ngx_http_request_t *r,
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_idempotency_module);
 
-    if (ctx == NULL || ctx->state != NGX_HTTP_IDEMPOTENCY_STATE_OWNED) {
+    if (ctx == NULL || ctx->state != NGX_HTTP_IDEMPOTENCY_STATE_RUNS) {
         return NGX_OK;
     }
 

@@ -37,7 +37,7 @@ static ngx_idempotency_result_e ngx_idempotency_transition_purge(
     ngx_idempotency_transition_t *t);
 
 static void ngx_idempotency_transition_hold(ngx_idempotency_transition_t *t);
-static void ngx_idempotency_transition_lost(ngx_idempotency_transition_t *t);
+static void ngx_idempotency_transition_restore(ngx_idempotency_transition_t *t);
 static void ngx_idempotency_transition_done(ngx_idempotency_transition_t *t);
 static void ngx_idempotency_transition_free(ngx_idempotency_transition_t *t,
     ngx_uint_t issued);
@@ -264,7 +264,7 @@ static ngx_idempotency_result_e
 ngx_idempotency_transition_complete(ngx_idempotency_transition_t *t)
 {
     if (!t->stored.exists) {
-        ngx_idempotency_transition_lost(t);
+        ngx_idempotency_transition_restore(t);
         ngx_idempotency_transition_done(t);
 
         return NGX_IDEMPOTENCY_OK;
@@ -316,7 +316,7 @@ ngx_idempotency_transition_release(ngx_idempotency_transition_t *t)
 
         /* the claim may come behind its release: it must be refused */
 
-        ngx_idempotency_transition_lost(t);
+        ngx_idempotency_transition_restore(t);
         ngx_idempotency_transition_free(t, 0);
 
         return NGX_IDEMPOTENCY_OK;
@@ -366,7 +366,7 @@ static ngx_idempotency_result_e
 ngx_idempotency_transition_mark_unknown(ngx_idempotency_transition_t *t)
 {
     if (!t->stored.exists) {
-        ngx_idempotency_transition_lost(t);
+        ngx_idempotency_transition_restore(t);
         t->stored.state = NGX_IDEMPOTENCY_UNKNOWN;
 
         return NGX_IDEMPOTENCY_OK;
@@ -436,7 +436,7 @@ static ngx_idempotency_result_e
 ngx_idempotency_transition_renew(ngx_idempotency_transition_t *t)
 {
     if (!t->stored.exists) {
-        ngx_idempotency_transition_lost(t);
+        ngx_idempotency_transition_restore(t);
         t->stored.state = NGX_IDEMPOTENCY_EXECUTING;
 
     } else if (t->stored.state == NGX_IDEMPOTENCY_EXECUTING
@@ -563,7 +563,7 @@ ngx_idempotency_transition_hold(ngx_idempotency_transition_t *t)
  */
 
 static void
-ngx_idempotency_transition_lost(ngx_idempotency_transition_t *t)
+ngx_idempotency_transition_restore(ngx_idempotency_transition_t *t)
 {
     ngx_idempotency_transition_hold(t);
 
