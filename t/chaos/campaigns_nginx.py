@@ -295,9 +295,11 @@ class C8e(C8u):
 
 
 def alive(pid):
+    """Also as long as a thread of it waits for the disk."""
     try:
         with open('/proc/%d/stat' % pid) as f:
-            return f.read().rpartition(')')[2].split()[0] != 'Z'
+            return (f.read().rpartition(')')[2].split()[0] != 'Z'
+                    or len(os.listdir('/proc/%d/task' % pid)) > 1)
     except OSError:
         return False
 
