@@ -56,6 +56,9 @@ def main():
     for good, name, detail in doctored.cases():
         ok(good, 'the checker, ' + name, detail)
 
+    ok(not jobs.mutants.stale(), 'the source has what mutants change in it',
+       jobs.mutants.stale())
+
     names = list(jobs.possible(NAMES))
     planned = jobs.real_jobs(names, SEED, lambda campaign: campaign.short)
     planned += [jobs.Job(name, store, jobs.CAMPAIGNS[name].hunt, SEED, mutant)

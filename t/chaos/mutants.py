@@ -170,11 +170,11 @@ MUTANTS = {
 
     'old-address': ('what a name leads to is learnt once', [
         (ADDRESS,
-         '    } else {\n'
-         '        rc = ngx_idempotency_redis_address_take(node, ctx);\n',
-         '    } else if (node->addrs_pool) {\n        rc = NGX_ERROR;\n\n'
-         '    } else {\n'
-         '        rc = ngx_idempotency_redis_address_take(node, ctx);\n'),
+         '    pool = ngx_create_pool(1024, ngx_cycle->log);\n'
+         '    if (pool == NULL) {\n        return NGX_ERROR;\n    }\n',
+         '    if (node->addrs_pool) {\n        return NGX_ERROR;\n    }\n\n'
+         '    pool = ngx_create_pool(1024, ngx_cycle->log);\n'
+         '    if (pool == NULL) {\n        return NGX_ERROR;\n    }\n'),
     ]),
 
     'demoted-stays': ('a server that is demoted is not left', [
@@ -334,6 +334,21 @@ def build(name, base=TOP + '/build/debug'):
                  % (name, made.stdout[-1000:], made.stderr[-3000:]))
     shutil.copy(root + '/objs/' + MODULE, module)
     return module
+
+
+def stale():
+    """Mutants that have to be written anew, with the file that has changed."""
+    found = []
+    for name, (_, edits) in MUTANTS.items():
+        texts = {}
+        for file, old, new in edits:
+            if file not in texts:
+                with open(TOP + '/' + file) as f:
+                    texts[file] = f.read()
+            if texts[file].count(old) != 1:
+                found.append('%s: %s' % (name, file))
+            texts[file] = texts[file].replace(old, new)
+    return found
 
 
 def edit(path, old, new, name):
