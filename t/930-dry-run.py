@@ -164,8 +164,14 @@ same((a.status, a.get('x-accel-idempotency')), (201, None),
 
 
 def listed(state):
-    return json.loads(gw.post('/admin?state=' + state, None, None,
-                              'GET').body)['records']
+    """all pages: one may be empty, with more behind it"""
+    records, cursor = [], ''
+    while cursor is not None:
+        page = json.loads(gw.post('/admin?state=%s&cursor=%s' % (
+            state, cursor), None, None, 'GET').body)
+        records += page['records']
+        cursor = page['cursor']
+    return records
 
 
 same([listed(s) for s in ('done', 'unknown', 'executing')], [[], [], []],
