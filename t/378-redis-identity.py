@@ -11,6 +11,7 @@ data; where INFO is forbidden neither is known, which is logged.  An idle gatewa
 """
 
 import os
+import re
 import signal
 import sys
 import time
@@ -343,12 +344,29 @@ def untold(up):
         return
     server = Redis()
     server('ACL', 'SETUSER', 'default', '-info')
-    gw = Gateway(up, workers=2, store='redis://127.0.0.1:%d' % server.port)
+    gw = Gateway(up, workers=2, store='redis://127.0.0.1:%d' % server.port,
+                 locations='location = /stats { idempotency_stats; }')
+
+    def unwatched():
+        """of two workers, by both formats"""
+        got = [gw.post('/stats?format=' + f, None, body=None,
+                       method='GET').body.decode()
+               for f in ('prometheus', 'json')]
+        return [int(n) for text in got for n in re.findall(
+            r'^idempotency_redis_unwatched{store="main"} (\d+)$'
+            r'|"unwatched":(\d+)', text, re.M) for n in n if n]
+
     same(gw.post('/ok', 'untold').status, 201, 'no INFO: it works')
+    ok(until(lambda: unwatched() == [2, 2], 10), 'no INFO: it is shown',
+       unwatched())
     ok(gw.until_log('INFO does not identify the server'),
        'which is said')
     time.sleep(0.5)
     same(gw.log().count('INFO does not identify'), 1, 'once, by all workers')
+    server('ACL', 'SETUSER', 'default', '+info')
+    server('CLIENT', 'KILL', 'TYPE', 'normal')
+    ok(until(lambda: unwatched() == [0, 0], 10), 'INFO is allowed: it is shown',
+       unwatched())
     gw.stop()
     server.remove()
 

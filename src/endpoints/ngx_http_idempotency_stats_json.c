@@ -221,11 +221,12 @@ ngx_http_idempotency_stats_json_redis(
     ngx_http_idempotency_text_add(text,
         "},\"reconnects\":%uA,\"failures\":%uA,\"cached\":%uA,"
         "\"losses\":%uA,\"clock_steps\":%uA,\"unacknowledged\":%uA,"
+        "\"unwatched\":%A,"
         "\"background\":{\"waiting\":%A,\"retries\":%uA,\"dropped\":%uA}}",
         store->counts.redis.reconnects, store->counts.redis.failures,
         store->counts.cached,
         store->counts.losses, store->counts.redis.clock_steps,
-        store->counts.unacked,
+        store->counts.unacked, store->now.redis.unwatched,
         store->now.background, store->counts.retries, store->counts.dropped);
 }
 

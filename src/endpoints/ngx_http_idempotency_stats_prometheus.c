@@ -123,6 +123,11 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
       ngx_http_idempotency_stats_at(counts.losses) },
 
+    { "redis_unwatched", "gauge",
+      "Workers to whom INFO does not tell whether Redis loses keys.",
+      NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+      ngx_http_idempotency_stats_at(now.redis.unwatched) },
+
     { "redis_clock_steps_total", "counter",
       "Times that the clock of a Redis server was seen to jump.",
       NGX_HTTP_IDEMPOTENCY_STATS_REDIS,

@@ -31,6 +31,7 @@ typedef enum {
 
 typedef struct {
     ngx_atomic_t                    connections[NGX_IDEMPOTENCY_REDIS_IS_N];
+    ngx_atomic_t                    unwatched;   /* 1: INFO says too little */
 } ngx_idempotency_redis_now_t;
 
 

@@ -329,6 +329,8 @@ ngx_idempotency_redis_loss_login(ngx_idempotency_redis_t *redis,
                ? NGX_ERROR : NGX_OK;
     }
 
+    redis->now->unwatched = (!info->identified || !info->watched);
+
     ngx_idempotency_redis_loss_warn(redis, info, reply);
 
     ngx_idempotency_redis_lock(redis);
@@ -643,7 +645,7 @@ ngx_idempotency_redis_loss_warn(ngx_idempotency_redis_t *redis,
                       &redis->name);
     }
 
-    if ((!info->identified || !info->watched)
+    if (redis->now->unwatched
         && ngx_idempotency_redis_loss_once(redis,
                                            NGX_IDEMPOTENCY_REDIS_ONCE_INFO))
     {

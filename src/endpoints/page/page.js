@@ -288,6 +288,7 @@ function facts(store) {
     if (store.background.dropped)
       list.push(['outcomes dropped', store.background.dropped, true]);
     if (store.losses) list.push(['losses', store.losses, true]);
+    if (store.unwatched) list.push(['INFO', 'not allowed', true]);
     if (store.unacknowledged)
       list.push(['without replicas', store.unacknowledged, true]);
   }
