@@ -363,6 +363,10 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
         }
     }
 
+    if (ngx_http_idempotency_conf_from_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     ngx_http_idempotency_warn(cf, imcf);
 
     if (ngx_http_idempotency_stats_init(cf, imcf) != NGX_OK) {

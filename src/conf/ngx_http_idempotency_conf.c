@@ -5,11 +5,14 @@
 
 
 #include "ngx_http_idempotency_conf.h"
+#include "ngx_idempotency_from.h"
 #include "ngx_idempotency_redis.h"
 #include "ngx_idempotency_shm.h"
 #include "ngx_idempotency_sqlite.h"
 
 
+static ngx_int_t ngx_http_idempotency_conf_from(ngx_conf_t *cf,
+    ngx_idempotency_store_t *store);
 static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
     ngx_conf_t *cf, ngx_str_t *text);
 
@@ -121,6 +124,10 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
         return "is duplicate: a store of this name is defined already";
     }
 
+    if (ngx_http_idempotency_conf_from(cf, store) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (ngx_strncmp(value[2].data, "shm:", 4) == 0) {
         return ngx_idempotency_shm_create(cf, store, &value[2],
                                           cf->args->nelts - 2,
@@ -146,6 +153,95 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
                        "\"redis\"", &value[2]);
 
     return NGX_CONF_ERROR;
+}
+
+
+/* takes "from=" out of the parameters: it is that of every kind of store */
+
+static ngx_int_t
+ngx_http_idempotency_conf_from(ngx_conf_t *cf, ngx_idempotency_store_t *store)
+{
+    ngx_str_t   *value, name;
+    ngx_uint_t   i, n;
+
+    value = cf->args->elts;
+
+    for (i = 3, n = 3; i < cf->args->nelts; i++) {
+
+        if (ngx_strncmp(value[i].data, "from=", 5) != 0) {
+            value[n++] = value[i];
+            continue;
+        }
+
+        name.data = value[i].data + 5;
+        name.len = value[i].len - 5;
+
+        if (name.len == 0 || store->from) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid or duplicate parameter \"%V\" of "
+                               "\"idempotency_store\" \"%V\", it must name "
+                               "one store, as in \"from=old\"",
+                               &value[i], &store->name);
+            return NGX_ERROR;
+        }
+
+        if (name.len == store->name.len
+            && ngx_strncmp(name.data, store->name.data, name.len) == 0)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\" of "
+                               "\"idempotency_store\" \"%V\", a store cannot "
+                               "take over from itself: define the old store "
+                               "under another name", &value[i], &store->name);
+            return NGX_ERROR;
+        }
+
+        store->from = ngx_http_idempotency_store_get(cf, &name);
+
+        if (store->from == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    cf->args->nelts = n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_conf_from_init(ngx_conf_t *cf)
+{
+    ngx_uint_t                          i;
+    ngx_idempotency_store_t            *store, **stores;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        store = stores[i];
+
+        if (store->from == NULL) {
+            continue;
+        }
+
+        if (store->from->from) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"from=%V\" of \"idempotency_store\" \"%V\" names "
+                          "a store that takes over from \"%V\" itself: finish "
+                          "that move first, then remove \"from=%V\" of "
+                          "\"%V\"", &store->from->name, &store->name,
+                          &store->from->from->name, &store->from->from->name,
+                          &store->from->name);
+            return NGX_ERROR;
+        }
+
+        ngx_idempotency_from_init(store);
+    }
+
+    return NGX_OK;
 }
 
 

@@ -69,6 +69,12 @@ char *ngx_http_idempotency_conf_describedby(ngx_conf_t *cf,
 char *ngx_http_idempotency_conf_slot(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/*
+ * When all stores are defined: those with "from=" begin to ask both stores.
+ * NGX_ERROR after having logged why not.
+ */
+ngx_int_t ngx_http_idempotency_conf_from_init(ngx_conf_t *cf);
+
 /* the default value of a directive that takes variables */
 ngx_http_complex_value_t *ngx_http_idempotency_conf_value(ngx_conf_t *cf,
     char *text);
