@@ -36,6 +36,15 @@ static ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[] = {
 };
 
 
+static ngx_conf_enum_t  ngx_http_idempotency_conf_rejects[] = {
+    { ngx_string("reject"), NGX_HTTP_CONFLICT },
+    { ngx_string("reject=409"), NGX_HTTP_CONFLICT },
+    { ngx_string("reject=425"), NGX_HTTP_IDEMPOTENCY_TOO_EARLY },
+    { ngx_string("reject=503"), NGX_HTTP_SERVICE_UNAVAILABLE },
+    { ngx_null_string, 0 }
+};
+
+
 ngx_idempotency_store_t *
 ngx_http_idempotency_store_get(ngx_conf_t *cf, ngx_str_t *name)
 {
@@ -339,6 +348,7 @@ ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_idempotency_loc_conf_t *ilcf = conf;
 
     ngx_str_t                         *value, s;
+    ngx_conf_enum_t                   *e;
     ngx_http_idempotency_main_conf_t  *imcf;
 
     if (ilcf->wait != NGX_CONF_UNSET_MSEC) {
@@ -347,10 +357,15 @@ ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
 
     value = cf->args->elts;
 
-    if (ngx_strcmp(value[1].data, "reject") == 0) {
-        ilcf->wait = 0;
-        return NGX_CONF_OK;
+    for (e = ngx_http_idempotency_conf_rejects; e->name.len; e++) {
+        if (ngx_strcmp(value[1].data, e->name.data) == 0) {
+            ilcf->wait = 0;
+            ilcf->in_progress = e->value;
+            return NGX_CONF_OK;
+        }
     }
+
+    ilcf->in_progress = NGX_HTTP_CONFLICT;
 
     if (ngx_strncmp(value[1].data, "wait=", 5) == 0) {
         s.data = value[1].data + 5;
@@ -363,7 +378,8 @@ ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in "
                            "\"idempotency_in_progress\", it must be "
-                           "\"reject\" or a time, as in \"wait=5s\"",
+                           "\"reject\", \"reject=409\", \"reject=425\", "
+                           "\"reject=503\", or a time, as in \"wait=5s\"",
                            &value[1]);
         return NGX_CONF_ERROR;
     }

@@ -135,6 +135,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->warned = 0;
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
+     *     conf->key_place = { 0, NULL };
      *     conf->source = NULL;
      *     conf->source_text = 0;
      *     conf->given.scope = NULL;
@@ -143,6 +144,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->epoch = NULL;
      *     conf->include = NULL;
      *     conf->exclude = NULL;
+     *     conf->in_progress = 0;
      *     conf->probe = { 0, NULL };
      *     conf->probe_place = NULL;
      *     conf->describedby = { 0, NULL };
@@ -264,12 +266,19 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     if (conf->key == NULL) {
         conf->key = prev->key;
         conf->key_header = prev->key_header;
+        conf->key_place = prev->key_place;
     }
 
     if (conf->key == NULL) {
         conf->key = ngx_http_idempotency_conf_value(cf,
                                                     "$http_idempotency_key");
         ngx_str_set(&conf->key_header, "idempotency_key");
+        ngx_str_set(&conf->key_place, "header Idempotency-Key");
+
+    } else if (conf->key_place.len == 0
+               && ngx_http_idempotency_conf_key_place(cf, conf) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     if (conf->source == NULL) {
@@ -436,7 +445,15 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_conf_merge_uint_value(conf->duplicate, prev->duplicate,
                               NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY);
 
-    ngx_conf_merge_msec_value(conf->wait, prev->wait, 0);
+    if (conf->wait == NGX_CONF_UNSET_MSEC) {
+        conf->wait = prev->wait;
+        conf->in_progress = prev->in_progress;
+    }
+
+    if (conf->wait == NGX_CONF_UNSET_MSEC) {
+        conf->wait = 0;
+        conf->in_progress = NGX_HTTP_CONFLICT;
+    }
 
     if (conf->unknown == NGX_CONF_UNSET_UINT) {
         conf->unknown = prev->unknown;
