@@ -176,6 +176,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_uint_t                         sequence;   /* flags of operations */
     ngx_http_complex_value_t          *epoch;
     ngx_int_t                          max_key;
+    ngx_flag_t                         strict_key;
 
     ngx_uint_t                         fingerprint;
     ngx_http_complex_value_t          *fingerprint_with;

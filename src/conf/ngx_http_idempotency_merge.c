@@ -158,6 +158,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->issued = NGX_CONF_UNSET;
     conf->sequence = NGX_CONF_UNSET_UINT;
     conf->max_key = NGX_CONF_UNSET;
+    conf->strict_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->secrets = NGX_CONF_UNSET_PTR;
     conf->duplicate = NGX_CONF_UNSET_UINT;
@@ -299,6 +300,7 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     }
 
     ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
+    ngx_conf_merge_value(conf->strict_key, prev->strict_key, 0);
 
     if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
         conf->fingerprint = prev->fingerprint;

@@ -521,7 +521,10 @@ ngx_http_idempotency_problem_detail(ngx_http_request_t *r,
 
     case NGX_HTTP_IDEMPOTENCY_KEY_INVALID:
         fact = &ctx->conf->key_place;
-        text = "The key is read from the %V. ";
+        text = ctx->conf->strict_key && ctx->conf->key_header.len
+               ? "The key is read from the %V and must be a quoted string "
+                 "(RFC 9651). "
+               : "The key is read from the %V. ";
         break;
 
     case NGX_HTTP_IDEMPOTENCY_BODY_INVALID:
