@@ -64,7 +64,8 @@ LOCATIONS = '''
 STATS = 'location = /stats { idempotency_stats; }'
 
 # old gateways, and a new one that is faster, have a way of their own
-gw = Gateway(up, workers=1, size='1m', http='''
+gw = Gateway(up, workers=1, size='1m', main='worker_shutdown_timeout 300ms;',
+             http='''
     idempotency_lease 1500ms;
     idempotency_store plain redis://127.0.0.1:%d timeout=2s;
     idempotency_store old redis://127.0.0.1:%d timeout=2s;
@@ -267,6 +268,28 @@ for proxy, name in (old, 'the old store'), (new, 'the new store'):
     ok(until(lambda: send('/new/pay/ok', key).status == 201, 5, 0.05),
        'nor in the new one')
     executed(up, key, 1, 'once')
+
+
+# ---- a request that ends with its worker while a store is asked
+
+for proxy, name in (old, 'the old store'), (new, 'the new store'):
+    key = 'ended-' + name[4:7]
+    proxy.on('claim', 'hold')
+    n = proxy.count('claim')
+    client = gw.call('/new/pay/ok', key)
+    waits(proxy, 'claim', n + 1)
+    before = gw.workers()
+    gw.signal(signal.SIGHUP)
+    same(client.read().status, 0, 'worker_shutdown_timeout ends the request')
+    proxy.let_go()
+    same(up.count(key), 0, 'which was not sent')
+    ok(until(lambda: send('/old/pay/ok', key).status == 201, 5, 0.05),
+       'a claim that %s grants afterwards is taken back' % name)
+    ok(until(lambda: send('/new/pay/ok', key).status == 201, 5, 0.05),
+       'in both stores')
+    executed(up, key, 1, 'once')
+    ok(until(lambda: gw.workers() and not set(gw.workers()) & set(before),
+             20), 'the worker ends')
 
 
 # ---- numbers reach the new store in another order than the old one
