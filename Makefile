@@ -95,7 +95,7 @@ PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev libsqlite3-dev \
 LINT_PACKAGES := binutils lua5.1 lua-check
 TEST_PACKAGES := chromium chromium-driver clang curl $(LINT_PACKAGES) \
                  libtest-base-perl openssl perl procps prometheus python3 \
-                 redis-server spin $(shell cat examples/*/packages)
+                 redis-server spin sqlite3 $(shell cat examples/*/packages)
 
 deps:
 	@t/tools/install $(PACKAGES)
@@ -232,7 +232,6 @@ PARTS_multipart := $(foreach part,multipart multipart_part,\
                      body/ngx_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c
 PARTS_transition := store/ngx_idempotency_transition.c
-PARTS_granted := $(PARTS_transition)
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 PARTS_spool  := store/redis/ngx_idempotency_redis_spool.c
 PARTS_info   := redis/ngx_idempotency_redis_info.c

@@ -41,7 +41,7 @@ class Stall:
     def __enter__(self):
         self.fd = os.open(db + '-lock', os.O_RDWR)
         fcntl.fcntl(self.fd, F_OFD_SETLKW,
-                    struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))
+                    struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 1, 0))
 
     def __exit__(self, *_):
         os.close(self.fd)

@@ -83,13 +83,14 @@ static ngx_http_idempotency_stats_store_state_t
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "full", "full: new keys are refused" },
 
-    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "damaged", "damaged: restart nginx" },
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "damaged",
+      "damaged: see the error log" },
+
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "disk",
+      "its disk fails: new keys are refused" },
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "refused",
       "refuses new keys, see the error log" },
-
-    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "old_store",
-      "the store of from= fails: new keys are refused" },
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "disconnected", "not connected" },
 
@@ -228,6 +229,10 @@ ngx_http_idempotency_stats_shm_state(ngx_http_idempotency_stats_store_t *store)
 {
     if (store->usage.broken) {
         store->refusing = NGX_IDEMPOTENCY_REFUSAL_DAMAGED;
+    }
+
+    if (store->usage.refusing) {
+        store->refusing = store->usage.refusing;
     }
 
     if (store->refusing) {

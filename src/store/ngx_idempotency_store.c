@@ -66,8 +66,8 @@ ngx_str_t  ngx_idempotency_refusals[] = {
     ngx_string("no_fsync"),
     ngx_string("full"),
     ngx_string("damaged"),
-    ngx_string("other"),
-    ngx_string("old_store")
+    ngx_string("disk"),
+    ngx_string("other")
 };
 
 
@@ -139,7 +139,7 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     op->submitted = ngx_current_msec;
     op->refusal = NGX_IDEMPOTENCY_REFUSAL_NONE;
 
-    if (op->store->unknowns && !op->part) {
+    if (op->store->unknowns) {
         ngx_idempotency_op_begins(op);
     }
 
@@ -222,10 +222,6 @@ static void
 ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 {
     ngx_idempotency_store_counts_t  *counts;
-
-    if (op->part) {
-        return;
-    }
 
     counts = op->store->counts;
 
@@ -417,7 +413,7 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
 static void
 ngx_idempotency_op_settled(ngx_idempotency_op_t *op)
 {
-    if (op->result != NGX_IDEMPOTENCY_OK || op->part) {
+    if (op->result != NGX_IDEMPOTENCY_OK) {
         return;
     }
 

@@ -190,23 +190,20 @@ MUTANTS = {
     # for the durable store
 
     'no-sync': ('commits are not synced', [
-        (SQLITE_DB, '    if (rc == SQLITE_OK && changed && ctx->sync) {\n',
+        (SQLITE_DB, '    if (db->changed || db->version != db->synced) {\n',
          '    if (0) {\n'),
     ]),
 
     'grant-before-sync': ('what is synced is the commit before', [
         (SQLITE_DB,
-         '    if (rc == SQLITE_OK) {\n'
-         '        rc = ngx_idempotency_sqlite_exec(db, '
-         'NGX_IDEMPOTENCY_SQLITE_COMMIT);\n',
-         '    if (rc == SQLITE_OK && changed && ctx->sync) {\n'
-         '        rc = ngx_idempotency_sqlite_sync(ctx);\n    }\n\n'
-         '    if (rc == SQLITE_OK) {\n'
-         '        rc = ngx_idempotency_sqlite_exec(db, '
-         'NGX_IDEMPOTENCY_SQLITE_COMMIT);\n'),
-        (SQLITE_DB, '    if (rc == SQLITE_OK && changed && ctx->sync) {\n'
-         '        rc = ngx_idempotency_sqlite_sync(ctx);\n    }\n\n'
-         '    return rc;\n', '    return rc;\n'),
+         '        if (rc == SQLITE_OK) {\n'
+         '            rc = ngx_idempotency_sqlite_exec(db,\n',
+         '        if (rc == SQLITE_OK && db->changed && ctx->sync) {\n'
+         '            rc = ngx_idempotency_sqlite_sync(ctx);\n        }\n\n'
+         '        if (rc == SQLITE_OK) {\n'
+         '            rc = ngx_idempotency_sqlite_exec(db,\n'),
+        (SQLITE_DB, '    if (db->changed || db->version != db->synced) {\n',
+         '    if (0) {\n'),
     ]),
 
     # for configurations with several locations: C14

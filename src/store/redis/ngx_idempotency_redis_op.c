@@ -83,7 +83,7 @@ ngx_idempotency_redis_op_submit(ngx_idempotency_op_t *op)
 /*
  * A record that is done changes only when it is purged, which is published.  A
  * worker that is subscribed to purges may answer from memory what was fetched
- * since it has subscribed.
+ * since it has subscribed.  A number of a sequence depends on its mark as well.
  */
 
 static ngx_int_t
@@ -96,7 +96,8 @@ ngx_idempotency_redis_op_from_cache(ngx_idempotency_op_t *op)
     ctx = op->store->data;
 
     if (ctx->cache == NULL
-        || !ngx_idempotency_op_reads_answer(op)
+        || op->type != NGX_IDEMPOTENCY_CLAIM
+        || (op->flags & NGX_IDEMPOTENCY_SEQUENCE)
         || ngx_idempotency_redis_purge_since(&ctx->redis, &since) != NGX_OK
         || ngx_idempotency_cache_get(ctx->cache, op->id.digest, since, op->pool,
                                      &cached)
@@ -117,8 +118,7 @@ ngx_idempotency_redis_op_from_cache(ngx_idempotency_op_t *op)
         return NGX_DECLINED;
     }
 
-    op->result = op->type == NGX_IDEMPOTENCY_CLAIM ? NGX_IDEMPOTENCY_EXISTS
-                                                   : NGX_IDEMPOTENCY_OK;
+    op->result = NGX_IDEMPOTENCY_EXISTS;
 
     ngx_idempotency_count(ctx->store->counts->cached);
 
@@ -456,9 +456,11 @@ ngx_idempotency_redis_op_to_cache(ngx_idempotency_op_t *op, ngx_str_t *value,
         return;
     }
 
-    if (!ngx_idempotency_op_reads_answer(op)
+    if (op->type != NGX_IDEMPOTENCY_CLAIM
+        || op->result != NGX_IDEMPOTENCY_EXISTS
         || op->record.state != NGX_IDEMPOTENCY_DONE
-        || !op->record.kept)
+        || !op->record.kept
+        || (op->flags & NGX_IDEMPOTENCY_SEQUENCE))
     {
         return;
     }
@@ -561,8 +563,7 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
         rop->refusal = ngx_idempotency_redis_op_refusal(rop->cmd.refusal);
     }
 
-    if ((op->type == NGX_IDEMPOTENCY_CLAIM
-         || op->type == NGX_IDEMPOTENCY_FETCH)
+    if (op->type == NGX_IDEMPOTENCY_CLAIM
         && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) > 0)
     {
         ngx_idempotency_redis_background_retry(rop);

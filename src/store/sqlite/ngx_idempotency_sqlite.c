@@ -24,7 +24,7 @@
 
 /* milliseconds between two steps of expiry, and if one was not enough */
 #define NGX_IDEMPOTENCY_SQLITE_TICK     1000
-#define NGX_IDEMPOTENCY_SQLITE_SOON     50
+#define NGX_IDEMPOTENCY_SQLITE_SOON     25
 
 /* milliseconds that an exiting worker stays for outcomes */
 #define NGX_IDEMPOTENCY_SQLITE_STAY     30000
@@ -118,8 +118,10 @@ ngx_idempotency_sqlite_start(ngx_idempotency_store_t *store)
 static void
 ngx_idempotency_sqlite_stop(ngx_idempotency_store_t *store)
 {
+    ngx_uint_t                     lost;
     ngx_queue_t                   *q;
     ngx_idempotency_sqlite_ctx_t  *ctx;
+    ngx_idempotency_sqlite_job_t  *job;
 
     ctx = store->data;
 
@@ -137,12 +139,24 @@ ngx_idempotency_sqlite_stop(ngx_idempotency_store_t *store)
         ngx_idempotency_sqlite_run(ctx, ngx_cycle->log);
     }
 
+    lost = 0;
+
     while (!ngx_queue_empty(&ctx->batch)) {
         q = ngx_queue_head(&ctx->batch);
         ngx_queue_remove(q);
 
-        ngx_idempotency_sqlite_job_free(ctx,
-                      ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue));
+        job = ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue);
+
+        lost += (job->error != NGX_IDEMPOTENCY_ERROR_NONE);
+
+        ngx_idempotency_sqlite_job_free(ctx, job);
+    }
+
+    if (lost) {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": %ui outcomes were not stored "
+                      "before this worker had to end, they become unknown",
+                      &store->name, lost);
     }
 
     ngx_idempotency_sqlite_close(ctx);
@@ -238,6 +252,8 @@ ngx_idempotency_sqlite_usage(ngx_idempotency_store_t *store,
 
     usage->executing = shared->states[NGX_IDEMPOTENCY_EXECUTING];
     usage->unknown = shared->states[NGX_IDEMPOTENCY_UNKNOWN];
+
+    usage->refusing = (ngx_idempotency_refusal_e) shared->refusing;
 
     /* of a row and of its line in the index, roughly */
 
@@ -376,18 +392,24 @@ ngx_idempotency_sqlite_flush(ngx_idempotency_sqlite_ctx_t *ctx)
         return;
     }
 
-    for (n = 0; n < NGX_IDEMPOTENCY_SQLITE_BATCH; n++) {
+    /* without jobs the task does what nobody waits for */
 
-        if (ngx_queue_empty(&ctx->queue)) {
-            break;
+    if (!ctx->expire_next && !ctx->checkpoint) {
+
+        for (n = 0; n < NGX_IDEMPOTENCY_SQLITE_BATCH; n++) {
+
+            if (ngx_queue_empty(&ctx->queue)) {
+                break;
+            }
+
+            q = ngx_queue_head(&ctx->queue);
+            ngx_queue_remove(q);
+            ngx_queue_insert_tail(&ctx->batch, q);
         }
-
-        q = ngx_queue_head(&ctx->queue);
-        ngx_queue_remove(q);
-        ngx_queue_insert_tail(&ctx->batch, q);
     }
 
     ctx->expire = ctx->expire_next;
+    ctx->count = ctx->count_next;
     ctx->expire_next = 0;
 
     if (ngx_thread_task_post(ctx->threads, &ctx->task) != NGX_OK) {
@@ -622,6 +644,7 @@ ngx_idempotency_sqlite_timer(ngx_event_t *ev)
         }
 
         if (ngx_current_msec - ctx->exiting > NGX_IDEMPOTENCY_SQLITE_STAY) {
+            ctx->leave = 1;
             ev->cancelable = 1;
         }
     }
@@ -706,6 +729,7 @@ ngx_idempotency_sqlite_tick(ngx_event_t *ev)
         || ngx_current_msec - last >= NGX_IDEMPOTENCY_SQLITE_TICK)
     {
         if (ngx_atomic_cmp_set(&shared->expiry, last, ngx_current_msec)) {
+            ctx->count_next = (!ctx->soon || !shared->counted);
             ctx->soon = 0;
             ctx->expire_next = 1;
             ngx_idempotency_sqlite_flush(ctx);

@@ -288,7 +288,14 @@ ngx_idempotency_sqlite_path(ngx_conf_t *cf, ngx_idempotency_sqlite_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    return ngx_idempotency_sqlite_name(cf, &ctx->wal, &ctx->path, "-wal");
+    if (ngx_idempotency_sqlite_name(cf, &ctx->wal, &ctx->path, "-wal")
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_idempotency_sqlite_name(cf, &ctx->reserve, &ctx->path,
+                                       "-reserve");
 }
 
 

@@ -2,25 +2,15 @@
 /*
  * The durable store: the thread's half.  One batch of jobs is one transaction.
  *
- * Writers of several workers take turns by a lock of their own, on a file
- * beside the database: SQLite's busy handler sleeps and is not fair.  SQLite
- * itself does not sync a commit (synchronous=NORMAL); with sync=full the WAL
- * is synced behind the commit, after the lock was given back, so that the
- * syncs of several workers meet in one of the disk.
+ * A batch takes its turn among the writers of all workers, is committed, gives
+ * the turn back, and with sync=full waits until it is on disk (sqlite_turn).
+ * Only then is anything of it reported.
  */
 
 
-#include "ngx_idempotency_sqlite_db.h"
+#include "ngx_idempotency_sqlite_disk.h"
 #include <sys/statvfs.h>
 
-
-/*
- * Frames of the WAL, each a page: it is written back to the database when it
- * has so many more than at the last try, and cut off when a reader, as a
- * backup, has kept it from being reused for long.
- */
-#define NGX_IDEMPOTENCY_SQLITE_WAL         1000
-#define NGX_IDEMPOTENCY_SQLITE_WAL_LONG    16384
 
 /*
  * Bytes: when the answers that a batch has read are longer, its other jobs
@@ -31,17 +21,26 @@
 /* milliseconds: the clock is written so often, while there is something new */
 #define NGX_IDEMPOTENCY_SQLITE_CLOCK_SAVE  1000
 
+/* milliseconds: a file that has failed is opened again so often */
+#define NGX_IDEMPOTENCY_SQLITE_REOPEN      500
 
+
+static int ngx_idempotency_sqlite_task(ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_batch(ngx_idempotency_sqlite_ctx_t *ctx);
 static ngx_uint_t ngx_idempotency_sqlite_reads(
     ngx_idempotency_sqlite_ctx_t *ctx);
-static int ngx_idempotency_sqlite_sync(ngx_idempotency_sqlite_ctx_t *ctx);
-static void ngx_idempotency_sqlite_checkpoint(
-    ngx_idempotency_sqlite_ctx_t *ctx);
-static void ngx_idempotency_sqlite_clock(ngx_idempotency_sqlite_ctx_t *ctx);
-static void ngx_idempotency_sqlite_room(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_transaction(
+    ngx_idempotency_sqlite_ctx_t *ctx, ngx_uint_t reads);
+static int ngx_idempotency_sqlite_jobs(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_upkeep(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_begin(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_uint_t reads);
+static int ngx_idempotency_sqlite_end(ngx_idempotency_sqlite_ctx_t *ctx,
+    int rc);
+static void ngx_idempotency_sqlite_clock(ngx_idempotency_sqlite_db_t *db);
 static void ngx_idempotency_sqlite_committed(
     ngx_idempotency_sqlite_ctx_t *ctx);
+static void ngx_idempotency_sqlite_doubt(ngx_idempotency_sqlite_ctx_t *ctx);
 static void ngx_idempotency_sqlite_fail(ngx_idempotency_sqlite_ctx_t *ctx,
     int rc);
 
@@ -51,18 +50,9 @@ ngx_idempotency_sqlite_run(void *data, ngx_log_t *log)
 {
     ngx_idempotency_sqlite_ctx_t *ctx = data;
 
-    int           rc;
-    ngx_queue_t  *q;
+    int  rc;
 
-    for (q = ngx_queue_head(&ctx->batch);
-         q != ngx_queue_sentinel(&ctx->batch);
-         q = ngx_queue_next(q))
-    {
-        ngx_idempotency_sqlite_job_clear(
-                      ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue));
-    }
-
-    rc = ngx_idempotency_sqlite_batch(ctx);
+    rc = ngx_idempotency_sqlite_task(ctx);
 
     if (rc != SQLITE_OK) {
         ngx_idempotency_sqlite_fail(ctx, rc);
@@ -72,20 +62,25 @@ ngx_idempotency_sqlite_run(void *data, ngx_log_t *log)
 }
 
 
+/* a task is either a batch of jobs, or work that no operation waits for */
+
 static int
-ngx_idempotency_sqlite_batch(ngx_idempotency_sqlite_ctx_t *ctx)
+ngx_idempotency_sqlite_task(ngx_idempotency_sqlite_ctx_t *ctx)
 {
-    int                               rc, before, changed;
-    ngx_uint_t                        reads;
-    ngx_queue_t                      *q;
-    ngx_idempotency_sqlite_db_t      *db;
-    ngx_idempotency_sqlite_job_t     *job;
+    int                               rc;
     ngx_idempotency_sqlite_shared_t  *shared;
 
     shared = ctx->zone->data;
 
     if (shared->failed) {
-        return SQLITE_IOERR_FSYNC;
+        return (int) shared->failed;
+    }
+
+    if (ctx->closed && !ctx->stopping
+        && ngx_idempotency_sqlite_msec(CLOCK_MONOTONIC) - ctx->closed
+           < NGX_IDEMPOTENCY_SQLITE_REOPEN)
+    {
+        return ctx->error;
     }
 
     rc = ngx_idempotency_sqlite_open(ctx);
@@ -93,84 +88,75 @@ ngx_idempotency_sqlite_batch(ngx_idempotency_sqlite_ctx_t *ctx)
         return rc;
     }
 
-    db = ctx->db;
-    reads = ngx_idempotency_sqlite_reads(ctx);
-
-    if (!reads) {
-        rc = ngx_idempotency_sqlite_lock(ctx);
-        if (rc != SQLITE_OK) {
-            return rc;
-        }
-
-        ngx_idempotency_sqlite_checkpoint(ctx);
-    }
-
-    rc = ngx_idempotency_sqlite_exec(db, reads
-                                         ? NGX_IDEMPOTENCY_SQLITE_BEGIN_READ
-                                         : NGX_IDEMPOTENCY_SQLITE_BEGIN);
+    rc = ngx_idempotency_sqlite_same_file(ctx);
     if (rc != SQLITE_OK) {
-        ngx_idempotency_sqlite_unlock(db);
         return rc;
     }
 
-    before = sqlite3_total_changes(db->handle);
+    if (ngx_queue_empty(&ctx->batch)) {
+        return ngx_idempotency_sqlite_upkeep(ctx);
+    }
 
-    ngx_memzero(db->changes, sizeof(db->changes));
-    db->scanned = 0;
-    db->loaded = 0;
+    return ngx_idempotency_sqlite_batch(ctx);
+}
 
-    ngx_idempotency_sqlite_clock(ctx);
-    ngx_idempotency_sqlite_room(ctx);
 
-    for (q = ngx_queue_head(&ctx->batch);
-         rc == SQLITE_OK && q != ngx_queue_sentinel(&ctx->batch);
-         q = ngx_queue_next(q))
+/*
+ * What cannot be written is tried once more with the room of the reserve, and
+ * then as far as it only reads: known keys are replayed while the disk is full
+ * or read-only.
+ */
+
+static int
+ngx_idempotency_sqlite_batch(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                           rc;
+    ngx_uint_t                    reads;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
+    db->refuse = SQLITE_OK;
+    reads = ngx_idempotency_sqlite_reads(ctx);
+
+    rc = ngx_idempotency_sqlite_transaction(ctx, reads);
+
+    if (rc == SQLITE_FULL && ngx_idempotency_sqlite_reserve_spend(ctx)) {
+        rc = ngx_idempotency_sqlite_transaction(ctx, reads);
+    }
+
+    if (!reads
+        && (rc == SQLITE_FULL
+            || (rc & 0xff) == SQLITE_READONLY
+            || (rc & 0xff) == SQLITE_IOERR)
+        && rc != SQLITE_IOERR_FSYNC && rc != SQLITE_IOERR_DIR_FSYNC)
     {
-        job = ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue);
+        ngx_idempotency_sqlite_log(ctx, rc, "cannot be written");
 
-        if (db->loaded > NGX_IDEMPOTENCY_SQLITE_LOADED) {
-            job->again = 1;
-            continue;
+        db->refuse = rc;
+        rc = ngx_idempotency_sqlite_transaction(ctx, 1);
+    }
+
+    if (rc != SQLITE_OK || !ctx->sync) {
+        return rc;
+    }
+
+    /*
+     * An answer that another worker has committed and not yet synced must not
+     * reach a client either: loss of power would make it unknown.
+     */
+
+    if (db->changed || db->version != db->synced) {
+        rc = ngx_idempotency_sqlite_sync(ctx);
+
+        if (rc != SQLITE_OK) {
+            ngx_idempotency_sqlite_doubt(ctx);
+            return rc;
         }
 
-        rc = ngx_idempotency_sqlite_job_run(ctx, job);
+        db->synced = db->version;
     }
 
-    if (rc == SQLITE_OK && ctx->expire) {
-        rc = ngx_idempotency_sqlite_expire(ctx);
-    }
-
-    changed = (sqlite3_total_changes(db->handle) != before);
-
-    if (rc == SQLITE_OK && changed
-        && db->now >= db->saved + NGX_IDEMPOTENCY_SQLITE_CLOCK_SAVE)
-    {
-        sqlite3_bind_int64(ngx_idempotency_sqlite_statement(db,
-                                              NGX_IDEMPOTENCY_SQLITE_CLOCK),
-                           1, (int64_t) db->now);
-        rc = ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_CLOCK);
-        db->saved = db->now;
-    }
-
-    if (rc == SQLITE_OK) {
-        rc = ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_COMMIT);
-    }
-
-    if (rc == SQLITE_OK) {
-        ngx_idempotency_sqlite_committed(ctx);
-
-    } else if (!sqlite3_get_autocommit(db->handle)) {
-        (void) ngx_idempotency_sqlite_exec(db,
-                                           NGX_IDEMPOTENCY_SQLITE_ROLLBACK);
-    }
-
-    ngx_idempotency_sqlite_unlock(db);
-
-    if (rc == SQLITE_OK && changed && ctx->sync) {
-        rc = ngx_idempotency_sqlite_sync(ctx);
-    }
-
-    return rc;
+    return SQLITE_OK;
 }
 
 
@@ -181,10 +167,6 @@ ngx_idempotency_sqlite_reads(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     ngx_queue_t                   *q;
     ngx_idempotency_sqlite_job_t  *job;
-
-    if (ctx->expire || ctx->checkpoint || ngx_queue_empty(&ctx->batch)) {
-        return 0;
-    }
 
     for (q = ngx_queue_head(&ctx->batch);
          q != ngx_queue_sentinel(&ctx->batch);
@@ -203,29 +185,40 @@ ngx_idempotency_sqlite_reads(ngx_idempotency_sqlite_ctx_t *ctx)
 }
 
 
-/*
- * After an error the kernel may have dropped what it could not write, and a
- * second fsync() would succeed: nothing is asked of this file again.
- */
-
 static int
-ngx_idempotency_sqlite_sync(ngx_idempotency_sqlite_ctx_t *ctx)
+ngx_idempotency_sqlite_transaction(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_uint_t reads)
 {
-    ngx_queue_t                      *q;
-    ngx_idempotency_sqlite_job_t     *job;
-    ngx_idempotency_sqlite_shared_t  *shared;
+    int                           rc;
+    ngx_idempotency_sqlite_db_t  *db;
 
-    if (fdatasync(ctx->db->wal) == 0) {
-        return SQLITE_OK;
+    db = ctx->db;
+
+    rc = ngx_idempotency_sqlite_begin(ctx, reads);
+
+    if (rc == SQLITE_OK && ctx->sync) {
+        db->version = ngx_idempotency_sqlite_number(db,
+                                        NGX_IDEMPOTENCY_SQLITE_DATA_VERSION);
     }
 
-    shared = ctx->zone->data;
-    shared->failed = 1;
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_jobs(ctx);
+    }
 
-    ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
-                  "idempotency store \"%V\": fdatasync(\"%V\") failed, new "
-                  "keys are refused: replace the disk, then restart nginx",
-                  &ctx->store->name, &ctx->wal);
+    return ngx_idempotency_sqlite_end(ctx, rc);
+}
+
+
+static int
+ngx_idempotency_sqlite_jobs(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                            rc;
+    ngx_queue_t                   *q;
+    ngx_idempotency_sqlite_db_t   *db;
+    ngx_idempotency_sqlite_job_t  *job;
+
+    db = ctx->db;
+    db->loaded = 0;
 
     for (q = ngx_queue_head(&ctx->batch);
          q != ngx_queue_sentinel(&ctx->batch);
@@ -233,99 +226,177 @@ ngx_idempotency_sqlite_sync(ngx_idempotency_sqlite_ctx_t *ctx)
     {
         job = ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue);
 
-        job->unsure = (job->ask.type == NGX_IDEMPOTENCY_CLAIM
-                       && job->result == NGX_IDEMPOTENCY_GRANTED);
+        ngx_idempotency_sqlite_job_clear(job);
+
+        if (db->loaded > NGX_IDEMPOTENCY_SQLITE_LOADED) {
+            job->again = 1;
+            continue;
+        }
+
+        rc = ngx_idempotency_sqlite_job_run(ctx, job);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
     }
 
-    return SQLITE_IOERR_FSYNC;
+    return SQLITE_OK;
 }
 
 
-/* inside the lock there is no other writer and, but for people, no reader */
+/* nobody waits for it: what is lost of it is done again */
 
-static void
-ngx_idempotency_sqlite_checkpoint(ngx_idempotency_sqlite_ctx_t *ctx)
+static int
+ngx_idempotency_sqlite_upkeep(ngx_idempotency_sqlite_ctx_t *ctx)
 {
-    int                           mode, rc;
+    int                           rc;
     ngx_idempotency_sqlite_db_t  *db;
 
-    if (!ctx->checkpoint) {
-        return;
+    db = ctx->db;
+    db->refuse = SQLITE_OK;
+
+    if (ctx->checkpoint) {
+        ctx->checkpoint = 0;
+        ngx_idempotency_sqlite_checkpoint(ctx);
     }
+
+    if (!ctx->expire) {
+        return SQLITE_OK;
+    }
+
+    ngx_idempotency_sqlite_reserve_fill(ctx);
+
+    rc = ngx_idempotency_sqlite_begin(ctx, 0);
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_expire(ctx);
+    }
+
+    rc = ngx_idempotency_sqlite_end(ctx, rc);
+
+    if (rc == SQLITE_FULL) {
+
+        /* the next attempt to remove something will have room */
+
+        (void) ngx_idempotency_sqlite_reserve_spend(ctx);
+    }
+
+    if (rc != SQLITE_OK || !ctx->count) {
+        return rc;
+    }
+
+    rc = ngx_idempotency_sqlite_begin(ctx, 1);
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_scan(ctx);
+    }
+
+    return ngx_idempotency_sqlite_end(ctx, rc);
+}
+
+
+static int
+ngx_idempotency_sqlite_begin(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_uint_t reads)
+{
+    int                           rc;
+    ngx_idempotency_sqlite_db_t  *db;
 
     db = ctx->db;
-    ctx->checkpoint = 0;
 
-    mode = (db->frames > NGX_IDEMPOTENCY_SQLITE_WAL_LONG)
-           ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
-
-    rc = sqlite3_wal_checkpoint_v2(db->handle, NULL, mode, NULL, NULL);
-
-    if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY) {
-        ngx_idempotency_sqlite_log(ctx, rc, "was not written back");
+    if (!reads) {
+        rc = ngx_idempotency_sqlite_lock(ctx);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
     }
+
+    rc = ngx_idempotency_sqlite_exec(db, reads
+                                         ? NGX_IDEMPOTENCY_SQLITE_BEGIN_READ
+                                         : NGX_IDEMPOTENCY_SQLITE_BEGIN);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    ngx_memzero(db->changes, sizeof(db->changes));
+
+    db->before = sqlite3_total_changes(db->handle);
+    db->scanned = 0;
+    db->changed = 0;
+
+    ngx_idempotency_sqlite_clock(db);
+    ngx_idempotency_sqlite_room(ctx);
+
+    return SQLITE_OK;
+}
+
+
+/* commits if all is well so far; in any case the transaction is over */
+
+static int
+ngx_idempotency_sqlite_end(ngx_idempotency_sqlite_ctx_t *ctx, int rc)
+{
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
+
+    if (rc == SQLITE_OK) {
+        db->changed = (sqlite3_total_changes(db->handle) != db->before);
+
+        if (db->changed
+            && db->now >= db->saved + NGX_IDEMPOTENCY_SQLITE_CLOCK_SAVE)
+        {
+            sqlite3_bind_int64(ngx_idempotency_sqlite_statement(db,
+                                              NGX_IDEMPOTENCY_SQLITE_CLOCK),
+                               1, (int64_t) db->now);
+
+            rc = ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_CLOCK);
+
+            db->saved = db->now;
+        }
+
+        if (rc == SQLITE_OK) {
+            rc = ngx_idempotency_sqlite_exec(db,
+                                             NGX_IDEMPOTENCY_SQLITE_COMMIT);
+            if (rc != SQLITE_OK) {
+                ngx_idempotency_sqlite_doubt(ctx);
+            }
+        }
+    }
+
+    if (rc == SQLITE_OK) {
+        ngx_idempotency_sqlite_committed(ctx);
+
+    } else {
+        rc = ngx_idempotency_sqlite_cause(db, rc);
+
+        if (!sqlite3_get_autocommit(db->handle)) {
+            (void) ngx_idempotency_sqlite_exec(db,
+                                             NGX_IDEMPOTENCY_SQLITE_ROLLBACK);
+        }
+    }
+
+    ngx_idempotency_sqlite_unlock(ctx);
+
+    return rc;
 }
 
 
 /*
- * Wall clock, but it never goes back: meanwhile, it goes on as the monotonic
- * clock does.
+ * The store's clock goes on as the machine does: it is that of the boot and
+ * an offset which is in the file, see ngx_idempotency_sqlite_boot().  Steps of
+ * the wall clock neither end a lease nor make a record expire.
  */
 
 static void
-ngx_idempotency_sqlite_clock(ngx_idempotency_sqlite_ctx_t *ctx)
+ngx_idempotency_sqlite_clock(ngx_idempotency_sqlite_db_t *db)
 {
-    uint64_t                          wall, monotonic, least;
-    struct timespec                   ts;
-    ngx_idempotency_sqlite_shared_t  *shared;
+    uint64_t  now;
 
-    shared = ctx->zone->data;
+    now = ngx_idempotency_sqlite_msec(CLOCK_BOOTTIME)
+          + (uint64_t) db->offset;
 
-    (void) clock_gettime(CLOCK_REALTIME, &ts);
-    wall = (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-
-    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
-    monotonic = (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-
-    least = shared->clock;
-
-    if (shared->monotonic && monotonic > shared->monotonic) {
-        least += monotonic - shared->monotonic;
-    }
-
-    ctx->db->now = ngx_max(wall, least);
-    ctx->db->fence = ngx_max(ctx->db->fence, ctx->db->now * 1000);
-
-    shared->clock = ctx->db->now;
-    shared->monotonic = monotonic;
-}
-
-
-static void
-ngx_idempotency_sqlite_room(ngx_idempotency_sqlite_ctx_t *ctx)
-{
-    int64_t                           pages;
-    struct statvfs                    fs;
-    ngx_idempotency_sqlite_db_t      *db;
-    ngx_idempotency_sqlite_shared_t  *shared;
-
-    db = ctx->db;
-
-    if (ctx->size == 0 && !ctx->expire) {
-        return;
-    }
-
-    pages = ngx_idempotency_sqlite_number(db, NGX_IDEMPOTENCY_SQLITE_PAGES)
-            - ngx_idempotency_sqlite_number(db,
-                                         NGX_IDEMPOTENCY_SQLITE_FREE_PAGES);
-
-    db->used = (off_t) pages * 4096;
-    db->full = (ctx->size && db->used >= ctx->size);
-
-    if (ctx->expire && fstatvfs(db->lock, &fs) == 0) {
-        shared = ctx->zone->data;
-        shared->room = (ngx_atomic_uint_t) fs.f_bavail * fs.f_frsize;
-    }
+    db->now = ngx_max(db->now, now);
+    db->fence = ngx_max(db->fence, db->now * 1000);
 }
 
 
@@ -351,22 +422,35 @@ ngx_idempotency_sqlite_committed(ngx_idempotency_sqlite_ctx_t *ctx)
 
     if (db->scanned) {
         ngx_memzero(db->counted, sizeof(db->counted));
+        shared->counted = 1;
     }
 
     if (db->used) {
         shared->used = db->used;
     }
 
-    if (db->frames < db->tried) {
-
-        /* another worker has begun a new WAL */
-
-        db->tried = 0;
-    }
-
-    if (db->frames >= db->tried + NGX_IDEMPOTENCY_SQLITE_WAL) {
-        db->tried = db->frames;
+    if (ngx_idempotency_sqlite_checkpoint_due(db)) {
         ctx->checkpoint = 1;
+    }
+}
+
+
+/* the commit may have happened: what it has granted is to be taken back */
+
+static void
+ngx_idempotency_sqlite_doubt(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    ngx_queue_t                   *q;
+    ngx_idempotency_sqlite_job_t  *job;
+
+    for (q = ngx_queue_head(&ctx->batch);
+         q != ngx_queue_sentinel(&ctx->batch);
+         q = ngx_queue_next(q))
+    {
+        job = ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue);
+
+        job->unsure = (job->ask.type == NGX_IDEMPOTENCY_CLAIM
+                       && job->result == NGX_IDEMPOTENCY_GRANTED);
     }
 }
 
@@ -380,46 +464,7 @@ ngx_idempotency_sqlite_fail(ngx_idempotency_sqlite_ctx_t *ctx, int rc)
     ngx_idempotency_refusal_e      refusal;
     ngx_idempotency_sqlite_job_t  *job;
 
-    error = NGX_IDEMPOTENCY_ERROR_REFUSED;
-    refusal = NGX_IDEMPOTENCY_REFUSAL_OTHER;
-
-    switch (rc & 0xff) {
-
-    case SQLITE_FULL:
-        error = NGX_IDEMPOTENCY_ERROR_FULL;
-        refusal = NGX_IDEMPOTENCY_REFUSAL_FULL;
-        break;
-
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        error = NGX_IDEMPOTENCY_ERROR_TIMEOUT;
-        refusal = NGX_IDEMPOTENCY_REFUSAL_TIMEOUT;
-        break;
-
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        error = NGX_IDEMPOTENCY_ERROR_DAMAGED;
-        refusal = NGX_IDEMPOTENCY_REFUSAL_DAMAGED;
-        break;
-
-    case SQLITE_CANTOPEN:
-    case SQLITE_MISMATCH:
-        error = NGX_IDEMPOTENCY_ERROR_CONNECT;
-        refusal = NGX_IDEMPOTENCY_REFUSAL_UNREACHABLE;
-        break;
-
-    case SQLITE_READONLY:
-        refusal = NGX_IDEMPOTENCY_REFUSAL_READONLY;
-        break;
-
-    case SQLITE_NOMEM:
-        error = NGX_IDEMPOTENCY_ERROR_MEMORY;
-        refusal = NGX_IDEMPOTENCY_REFUSAL_NONE;
-        break;
-
-    default:
-        break;
-    }
+    ngx_idempotency_sqlite_names(rc, &error, &refusal);
 
     for (q = ngx_queue_head(&ctx->batch);
          q != ngx_queue_sentinel(&ctx->batch);
@@ -444,8 +489,9 @@ ngx_idempotency_sqlite_fail(ngx_idempotency_sqlite_ctx_t *ctx, int rc)
     }
 
     ngx_idempotency_sqlite_log(ctx, rc, "has failed");
+    ngx_idempotency_sqlite_give_up(ctx, rc);
 
-    /* the next task opens it anew, unless that would change nothing */
+    /* a later task opens it anew, unless that would change nothing */
 
     if (error != NGX_IDEMPOTENCY_ERROR_FULL
         && error != NGX_IDEMPOTENCY_ERROR_MEMORY

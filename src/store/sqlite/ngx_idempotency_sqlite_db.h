@@ -34,6 +34,7 @@ typedef enum {
     NGX_IDEMPOTENCY_SQLITE_SCAN,
     NGX_IDEMPOTENCY_SQLITE_DUE,
     NGX_IDEMPOTENCY_SQLITE_CLOCK,
+    NGX_IDEMPOTENCY_SQLITE_DATA_VERSION,
     NGX_IDEMPOTENCY_SQLITE_PAGES,
     NGX_IDEMPOTENCY_SQLITE_FREE_PAGES,
     NGX_IDEMPOTENCY_SQLITE_VACUUM,
@@ -65,6 +66,10 @@ typedef enum {
 } ngx_idempotency_sqlite_column_e;
 
 
+/* records that a look at all of them may find past their time */
+#define NGX_IDEMPOTENCY_SQLITE_LAPSED  64
+
+
 /* a record as it is in the database */
 
 typedef struct {
@@ -86,22 +91,36 @@ struct ngx_idempotency_sqlite_db_s {
                                         [NGX_IDEMPOTENCY_SQLITE_STATEMENTS];
     ngx_fd_t                        lock;
     ngx_fd_t                        wal;
+    ngx_fd_t                        reserve;     /* or invalid */
+    ino_t                           wal_inode;
+    ngx_err_t                       err;         /* of the last statement */
     uint64_t                        boot;        /* number of this boot */
-    uint64_t                        now;         /* msec */
+    int64_t                         offset;      /* of the store's clock */
+    uint64_t                        now;         /* store's clock, msec */
     uint64_t                        saved;       /* the clock in the file */
+    uint64_t                        counted_at;  /* pages were, msec */
     uint64_t                        fence;
+    int64_t                         version;     /* of the data, as seen */
+    int64_t                         synced;      /* and the last on disk */
     size_t                          loaded;      /* answers of this batch */
     off_t                           used;        /* bytes */
     int                             frames;      /* in the WAL */
     int                             tried;       /* at the last checkpoint */
+    int                             before;      /* changes, in all */
+    int                             refuse;      /* why nothing is written */
     ngx_int_t                       changes[NGX_IDEMPOTENCY_TOMBSTONE + 1];
 
     /* a look at all records, some at a time, and what it has counted */
 
     u_char                          scan[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char                          lapsed[NGX_IDEMPOTENCY_SQLITE_LAPSED]
+                                          [NGX_IDEMPOTENCY_DIGEST_LEN];
+    ngx_uint_t                      nlapsed;     /* executing, and past it */
     ngx_uint_t                      counted[NGX_IDEMPOTENCY_TOMBSTONE + 1];
     unsigned                        scanned:1;   /* counted is of all */
     unsigned                        full:1;      /* no new records */
+    unsigned                        spent:1;     /* the reserve is */
+    unsigned                        changed:1;   /* by this transaction */
     unsigned                        locked:1;
 };
 
@@ -111,17 +130,6 @@ struct ngx_idempotency_sqlite_db_s {
  * makes it if there is none.  SQLITE_OK, or an error of SQLite, logged.
  */
 int ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx);
-
-/*
- * Waits until no other worker writes.  SQLITE_OK, or SQLITE_BUSY in an exiting
- * worker that has waited for long.
- */
-int ngx_idempotency_sqlite_lock(ngx_idempotency_sqlite_ctx_t *ctx);
-void ngx_idempotency_sqlite_unlock(ngx_idempotency_sqlite_db_t *db);
-
-/* logs what has failed and how to repair it, not more than once a second */
-void ngx_idempotency_sqlite_log(ngx_idempotency_sqlite_ctx_t *ctx, int rc,
-    const char *what);
 
 /* the statement, ready to be bound */
 sqlite3_stmt *ngx_idempotency_sqlite_statement(ngx_idempotency_sqlite_db_t *db,
@@ -176,10 +184,13 @@ int ngx_idempotency_sqlite_list(ngx_idempotency_sqlite_ctx_t *ctx,
     ngx_idempotency_sqlite_job_t *job);
 
 /*
- * Removes some of what has expired, and counts some of the records.  Sets
- * ctx->overdue if there is more.  SQLITE_OK, or an error of SQLite.
+ * Inside a transaction: removes some of what has expired, and some free pages.
+ * Sets ctx->overdue if there is more.  SQLITE_OK, or an error of SQLite.
  */
 int ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx);
+
+/* inside a transaction that reads: looks at some of the records */
+int ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx);
 
 
 #endif /* _NGX_IDEMPOTENCY_SQLITE_DB_H_INCLUDED_ */

@@ -282,7 +282,8 @@ ngx_idempotency_sqlite_cache_claim(ngx_idempotency_op_t *op)
     ctx = op->store->data;
 
     if (ctx->cache == NULL
-        || !ngx_idempotency_op_reads_answer(op)
+        || op->type != NGX_IDEMPOTENCY_CLAIM
+        || (op->flags & NGX_IDEMPOTENCY_SEQUENCE)
         || ngx_idempotency_cache_get(ctx->cache, op->id.digest, 0, op->pool,
                                      &cached)
            != NGX_OK)
@@ -314,8 +315,7 @@ ngx_idempotency_sqlite_cache_claim(ngx_idempotency_op_t *op)
     op->record.body.data = p + head;
     op->record.body.len = cached.value.data + cached.value.len - p - head;
 
-    op->result = op->type == NGX_IDEMPOTENCY_CLAIM ? NGX_IDEMPOTENCY_EXISTS
-                                                   : NGX_IDEMPOTENCY_OK;
+    op->result = NGX_IDEMPOTENCY_EXISTS;
 
     ngx_idempotency_count(ctx->store->counts->cached);
 
@@ -342,9 +342,11 @@ ngx_idempotency_sqlite_cache_put(ngx_idempotency_sqlite_ctx_t *ctx,
         return;
     }
 
-    if (!ngx_idempotency_op_reads_answer(&job->ask)
+    if (job->ask.type != NGX_IDEMPOTENCY_CLAIM
+        || job->result != NGX_IDEMPOTENCY_EXISTS
         || job->record.state != NGX_IDEMPOTENCY_DONE
-        || job->answer == NULL)
+        || job->answer == NULL
+        || (job->ask.flags & NGX_IDEMPOTENCY_SEQUENCE))
     {
         return;
     }

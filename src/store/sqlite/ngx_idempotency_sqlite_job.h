@@ -24,14 +24,26 @@ typedef struct ngx_idempotency_sqlite_db_s  ngx_idempotency_sqlite_db_t;
 
 /*
  * Of one database, shared by the workers of this nginx; a reload keeps it.
- * Numbers of records are those that these workers have seen or counted.
+ * The two masters of a binary upgrade have one each, so nothing that safety
+ * depends on between processes is here: that is in the files.
+ *
+ * "turns" and "syncs" are what futex() waits on; see sqlite_turn.  "failed" is
+ * an error of SQLite after which nothing more is asked of the file, until nginx
+ * is started again; 0: none.  Numbers of records are those that these workers
+ * have seen or counted.
  */
 
 typedef struct {
-    ngx_atomic_t                    clock;       /* last time seen, msec */
-    ngx_atomic_t                    monotonic;   /* and the other clock then */
-    ngx_atomic_t                    failed;      /* fsync has: no more writes */
+    uint32_t                        turns;       /* changes: one is over */
+    uint32_t                        syncs;
+    ngx_atomic_t                    waiting;     /* for their turn */
+    ngx_atomic_t                    asked;       /* for a sync, number */
+    ngx_atomic_t                    synced;      /* up to this number */
+    ngx_atomic_t                    failed;
+    ngx_atomic_t                    refusing;    /* because of that */
+    ngx_atomic_t                    inode;       /* of the file, 0: unknown */
     ngx_atomic_t                    expiry;      /* when, msec: one worker */
+    ngx_atomic_t                    counted;     /* all records, once */
     ngx_atomic_t                    used;        /* bytes of the database */
     ngx_atomic_t                    room;        /* and free on its disk */
     ngx_atomic_t                    states[NGX_IDEMPOTENCY_TOMBSTONE + 1];
@@ -88,6 +100,7 @@ typedef struct {
     ngx_str_t                       dir;
     ngx_str_t                       lock;        /* file: PATH-lock */
     ngx_str_t                       wal;         /* file: PATH-wal */
+    ngx_str_t                       reserve;     /* file: PATH-reserve */
     ngx_uint_t                      sync;        /* 1: full */
     off_t                           size;        /* 0: no bound */
     ngx_msec_t                      timeout;
@@ -109,16 +122,21 @@ typedef struct {
     ngx_event_t                     tick;
     ngx_connection_t                dummy;
     ngx_uint_t                      dropped;
+    ngx_uint_t                      leave;       /* the thread must not wait */
     unsigned                        busy:1;
     unsigned                        expire_next:1;
+    unsigned                        count_next:1;
     unsigned                        soon:1;      /* was not enough */
 
     /* the thread, while "busy" */
 
     ngx_queue_t                     batch;
     ngx_idempotency_sqlite_db_t    *db;
-    time_t                          logged;      /* the last failure */
+    int                             error;       /* the last failure */
+    uint64_t                        logged;      /* it was, msec */
+    uint64_t                        closed;      /* by a failure, msec */
     unsigned                        expire:1;    /* asked for */
+    unsigned                        count:1;     /* and to look at records */
     unsigned                        overdue:1;   /* there is more to expire */
     unsigned                        checkpoint:1;
     unsigned                        stopping:1;

@@ -4,22 +4,26 @@
  */
 
 
-#include "ngx_idempotency_sqlite_db.h"
+#include "ngx_idempotency_sqlite_disk.h"
 
 
-#define NGX_IDEMPOTENCY_SQLITE_VERSION     1
+#define NGX_IDEMPOTENCY_SQLITE_VERSION     2
 
 /* "idem" */
 #define NGX_IDEMPOTENCY_SQLITE_APPLICATION 0x6964656d
-
-/* milliseconds: an exiting worker waits so long for the lock */
-#define NGX_IDEMPOTENCY_SQLITE_STOP_LOCK   3000
 
 #define NGX_IDEMPOTENCY_SQLITE_BOOT_ID     "/proc/sys/kernel/random/boot_id"
 
 
 static int ngx_idempotency_sqlite_open_file(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_settings(ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_schema_make(
+    ngx_idempotency_sqlite_ctx_t *ctx);
+static int ngx_idempotency_sqlite_schema_migrate(
+    ngx_idempotency_sqlite_ctx_t *ctx, int64_t version);
+static int ngx_idempotency_sqlite_schema_run(ngx_idempotency_sqlite_db_t *db,
+    const char *sql, ngx_uint_t version);
 static int ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_pragma(ngx_idempotency_sqlite_db_t *db,
     const char *text, int64_t *value);
@@ -76,7 +80,22 @@ static const char  ngx_idempotency_sqlite_tables[] =
             " WHERE id = answer) AS answer_bytes"
         " FROM records;"
 
-    "INSERT INTO meta VALUES ('clock', 0), ('boot', 0), ('boot_id', '');";
+    "INSERT INTO meta VALUES ('clock', 0), ('boot', 0), ('boot_id', ''),"
+        " ('offset', 0);";
+
+
+/*
+ * What makes the next version of a schema, from version 1 on.  It runs inside
+ * one transaction, while no process uses the older one.
+ */
+
+static const char  *ngx_idempotency_sqlite_migrations[] = {
+
+    /* 1 to 2: boots have a clock; another boot sets it */
+
+    "INSERT INTO meta VALUES ('offset', 0);"
+    "UPDATE meta SET value = 'none' WHERE name = 'boot_id';"
+};
 
 
 #define NGX_IDEMPOTENCY_SQLITE_COLUMNS                                        \
@@ -126,9 +145,10 @@ static const char  *ngx_idempotency_sqlite_statements[] = {
         " FROM records WHERE due <= ?1 AND state <> 2 ORDER BY due LIMIT ?2",
 
     "UPDATE meta SET value = ?1 WHERE name = 'clock'",
+    "PRAGMA data_version",
     "PRAGMA page_count",
     "PRAGMA freelist_count",
-    "PRAGMA incremental_vacuum(256)"
+    "PRAGMA incremental_vacuum(128)"
 };
 
 
@@ -156,6 +176,7 @@ ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
     }
 
     db->wal = NGX_INVALID_FILE;
+    db->reserve = NGX_INVALID_FILE;
     db->lock = open((char *) ctx->lock.data, O_RDWR|O_CREAT|O_CLOEXEC, 0600);
 
     if (db->lock == NGX_INVALID_FILE) {
@@ -169,6 +190,10 @@ ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
     ctx->db = db;
 
     rc = ngx_idempotency_sqlite_lock(ctx);
+
+    if (rc == SQLITE_OK && ngx_idempotency_sqlite_was_damaged(ctx)) {
+        rc = SQLITE_CORRUPT;
+    }
 
     if (rc == SQLITE_OK) {
         rc = ngx_idempotency_sqlite_open_file(ctx);
@@ -185,13 +210,21 @@ ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
     }
 
     if (rc == SQLITE_OK) {
+        ngx_idempotency_sqlite_reserve_fill(ctx);
+
+    } else {
+        rc = ngx_idempotency_sqlite_cause(db, rc);
+    }
+
+    ngx_idempotency_sqlite_unlock(ctx);
+
+    if (rc == SQLITE_OK) {
         rc = ngx_idempotency_sqlite_open_wal(ctx);
     }
 
-    ngx_idempotency_sqlite_unlock(db);
-
     if (rc != SQLITE_OK) {
         ngx_idempotency_sqlite_log(ctx, rc, "cannot be opened");
+        ngx_idempotency_sqlite_give_up(ctx, rc);
         ngx_idempotency_sqlite_close(ctx);
     }
 
@@ -204,30 +237,91 @@ ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
 static int
 ngx_idempotency_sqlite_open_file(ngx_idempotency_sqlite_ctx_t *ctx)
 {
-    int                           rc;
-    ngx_fd_t                      fd;
-    ngx_idempotency_sqlite_db_t  *db;
+    int                               rc;
+    ngx_fd_t                          fd;
+    struct stat                       st;
+    ngx_uint_t                        first;
+    ngx_idempotency_sqlite_db_t      *db;
+    ngx_idempotency_sqlite_shared_t  *shared;
 
     db = ctx->db;
+    shared = ctx->zone->data;
+    first = (shared->inode == 0);
 
-    fd = open((char *) ctx->path.data, O_RDWR|O_CREAT|O_CLOEXEC, 0600);
+    fd = open((char *) ctx->path.data,
+              first ? O_RDWR|O_CREAT|O_CLOEXEC : O_RDWR|O_CLOEXEC, 0600);
 
     if (fd == NGX_INVALID_FILE) {
+
+        if (!first && ngx_errno == ENOENT) {
+            return SQLITE_NOTFOUND;
+        }
+
         ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
                       "idempotency store \"%V\": open(\"%V\") failed",
                       &ctx->store->name, &ctx->path);
-        return SQLITE_CANTOPEN;
+
+        return (ngx_errno == EROFS) ? SQLITE_READONLY : SQLITE_CANTOPEN;
     }
+
+    rc = (fstat(fd, &st) == 0) ? SQLITE_OK : SQLITE_IOERR_FSTAT;
 
     (void) ngx_close_file(fd);
 
-    rc = sqlite3_open_v2((char *) ctx->path.data, &db->handle,
-                         SQLITE_OPEN_READWRITE|SQLITE_OPEN_CREATE
-                         |SQLITE_OPEN_NOMUTEX,
-                         NULL);
     if (rc != SQLITE_OK) {
         return rc;
     }
+
+    if (!first && shared->inode != (ngx_atomic_uint_t) st.st_ino) {
+        return SQLITE_NOTFOUND;
+    }
+
+    rc = sqlite3_open_v2((char *) ctx->path.data, &db->handle,
+                         SQLITE_OPEN_READWRITE|SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_settings(ctx);
+    }
+
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_schema(ctx);
+    }
+
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    if (first) {
+
+        /*
+         * An earlier nginx may have stopped because of an error of fsync():
+         * then parts of the WAL that can be read may not be on disk, and what
+         * is written behind them would be lost with them.  So it is written
+         * back and begins anew, if no other program reads the database.
+         */
+
+        rc = sqlite3_wal_checkpoint_v2(db->handle, NULL,
+                                       SQLITE_CHECKPOINT_TRUNCATE, NULL,
+                                       NULL);
+
+        if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY) {
+            return rc;
+        }
+
+        shared->inode = (ngx_atomic_uint_t) st.st_ino;
+    }
+
+    return ngx_idempotency_sqlite_boot(ctx);
+}
+
+
+static int
+ngx_idempotency_sqlite_settings(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    int                           rc;
+    ngx_idempotency_sqlite_db_t  *db;
+
+    db = ctx->db;
 
     (void) sqlite3_extended_result_codes(db->handle, 1);
     (void) sqlite3_busy_timeout(db->handle, (int) ctx->timeout);
@@ -237,22 +331,16 @@ ngx_idempotency_sqlite_open_file(ngx_idempotency_sqlite_ctx_t *ctx)
                       "PRAGMA journal_mode = WAL;"
                       "PRAGMA synchronous = NORMAL;"
                       "PRAGMA wal_autocheckpoint = 0;"
-                      "PRAGMA journal_size_limit = 4194304;"
+                      "PRAGMA journal_size_limit = 8388608;"
                       "PRAGMA cache_size = -8192;"
                       "PRAGMA trusted_schema = OFF;",
                       NULL, NULL, NULL);
-    if (rc != SQLITE_OK) {
-        return rc;
-    }
+
+    /* after "wal_autocheckpoint", which is such a hook itself */
 
     (void) sqlite3_wal_hook(db->handle, ngx_idempotency_sqlite_wal_hook, db);
 
-    rc = ngx_idempotency_sqlite_schema(ctx);
-    if (rc != SQLITE_OK) {
-        return rc;
-    }
-
-    return ngx_idempotency_sqlite_boot(ctx);
+    return rc;
 }
 
 
@@ -260,7 +348,6 @@ static int
 ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     int                           rc;
-    char                          text[128];
     int64_t                       version, application, tables;
     ngx_idempotency_sqlite_db_t  *db;
 
@@ -282,29 +369,14 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
                                            &tables);
     }
 
-    if (rc != SQLITE_OK) {
-        return rc;
+    if (rc == SQLITE_OK && tables == 0) {
+        rc = ngx_idempotency_sqlite_schema_make(ctx);
+        application = NGX_IDEMPOTENCY_SQLITE_APPLICATION;
+        version = NGX_IDEMPOTENCY_SQLITE_VERSION;
     }
 
-    if (tables == 0) {
-        rc = sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-
-        if (rc == SQLITE_OK) {
-            rc = sqlite3_exec(db->handle, ngx_idempotency_sqlite_tables, NULL,
-                              NULL, NULL);
-        }
-
-        if (rc != SQLITE_OK) {
-            return rc;
-        }
-
-        (void) ngx_sprintf((u_char *) text,
-                           "PRAGMA application_id = %d;"
-                           "PRAGMA user_version = %d; COMMIT%Z",
-                           NGX_IDEMPOTENCY_SQLITE_APPLICATION,
-                           NGX_IDEMPOTENCY_SQLITE_VERSION);
-
-        return sqlite3_exec(db->handle, text, NULL, NULL, NULL);
+    if (rc != SQLITE_OK) {
+        return rc;
     }
 
     if (application != NGX_IDEMPOTENCY_SQLITE_APPLICATION) {
@@ -315,7 +387,7 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
         return SQLITE_MISMATCH;
     }
 
-    if (version != NGX_IDEMPOTENCY_SQLITE_VERSION) {
+    if (version < 1 || version > NGX_IDEMPOTENCY_SQLITE_VERSION) {
         ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
                       "idempotency store \"%V\": \"%V\" has version %L of the "
                       "schema and this module knows version %d, install the "
@@ -325,37 +397,138 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
         return SQLITE_MISMATCH;
     }
 
-    return SQLITE_OK;
+    if (version < NGX_IDEMPOTENCY_SQLITE_VERSION) {
+        rc = ngx_idempotency_sqlite_schema_migrate(ctx, version);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+    }
+
+    /* for as long as the file is open */
+
+    return ngx_idempotency_sqlite_schema_lock(db, 0) == NGX_OK
+           ? SQLITE_OK : SQLITE_IOERR_LOCK;
+}
+
+
+static int
+ngx_idempotency_sqlite_schema_make(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    char  text[sizeof("PRAGMA application_id = ;") + NGX_INT_T_LEN];
+
+    ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                  "idempotency store \"%V\": \"%V\" is new and knows no keys",
+                  &ctx->store->name, &ctx->path);
+
+    (void) ngx_sprintf((u_char *) text, "PRAGMA application_id = %d;%Z",
+                       NGX_IDEMPOTENCY_SQLITE_APPLICATION);
+
+    if (sqlite3_exec(ctx->db->handle, text, NULL, NULL, NULL) != SQLITE_OK) {
+        return sqlite3_extended_errcode(ctx->db->handle);
+    }
+
+    return ngx_idempotency_sqlite_schema_run(ctx->db,
+                                           ngx_idempotency_sqlite_tables,
+                                           NGX_IDEMPOTENCY_SQLITE_VERSION);
 }
 
 
 /*
- * Leases end by the wall clock, and that of a machine that has just booted may
- * be anything.  No owner of a lease survives a boot: those of an older boot
- * than this one are over.
+ * A module that knows the older schema would write what this one does not
+ * understand: it must have ended.
+ */
+
+static int
+ngx_idempotency_sqlite_schema_migrate(ngx_idempotency_sqlite_ctx_t *ctx,
+    int64_t version)
+{
+    int  rc;
+
+    if (ngx_idempotency_sqlite_schema_lock(ctx->db, 1) != NGX_OK) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": \"%V\" has version %L of the "
+                      "schema, which an nginx with an older module still "
+                      "uses: new keys are refused here until it has ended",
+                      &ctx->store->name, &ctx->path, version);
+        return SQLITE_MISMATCH;
+    }
+
+    for ( /* void */ ; version < NGX_IDEMPOTENCY_SQLITE_VERSION; version++) {
+
+        rc = ngx_idempotency_sqlite_schema_run(ctx->db,
+                            ngx_idempotency_sqlite_migrations[version - 1],
+                            version + 1);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": the schema of \"%V\" has "
+                      "version %L now",
+                      &ctx->store->name, &ctx->path, version + 1);
+    }
+
+    return SQLITE_OK;
+}
+
+
+static int
+ngx_idempotency_sqlite_schema_run(ngx_idempotency_sqlite_db_t *db,
+    const char *sql, ngx_uint_t version)
+{
+    int   rc;
+    char  text[sizeof("PRAGMA user_version = ; COMMIT") + NGX_INT_T_LEN];
+
+    (void) ngx_sprintf((u_char *) text, "PRAGMA user_version = %ui; COMMIT%Z",
+                       version);
+
+    rc = sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
+    }
+
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_exec(db->handle, text, NULL, NULL, NULL);
+    }
+
+    if (rc != SQLITE_OK && !sqlite3_get_autocommit(db->handle)) {
+        (void) sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
+    }
+
+    return rc;
+}
+
+
+/*
+ * The store's clock is that of the boot and an offset, which the first process
+ * of a boot chooses: with it the clock shows the time of the wall clock, or
+ * the last time that the file has seen if that is later.  All processes of a
+ * boot have the same clock, whatever the wall clock does.  No owner of a lease
+ * survives a boot: those of an older one are over.
  */
 
 static int
 ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx)
 {
-    int                               rc;
-    char                             *sql;
-    u_char                           *p;
-    ssize_t                           n;
-    int64_t                           value;
-    ngx_fd_t                          fd;
-    u_char                            id[64];
-    ngx_idempotency_sqlite_db_t      *db;
-    ngx_idempotency_sqlite_shared_t  *shared;
+    int                           rc;
+    char                         *sql;
+    u_char                       *p;
+    ssize_t                       n;
+    int64_t                       value, since;
+    ngx_fd_t                      fd;
+    u_char                        id[64];
+    ngx_idempotency_sqlite_db_t  *db;
 
     db = ctx->db;
-    shared = ctx->zone->data;
 
     fd = open(NGX_IDEMPOTENCY_SQLITE_BOOT_ID, O_RDONLY|O_CLOEXEC);
     n = 0;
 
     if (fd != NGX_INVALID_FILE) {
-        n = ngx_max(ngx_read_fd(fd, id, sizeof(id) - 1), 0);
+        n = ngx_read_fd(fd, id, sizeof(id) - 1);
+        n = ngx_max(n, 0);
+
         (void) ngx_close_file(fd);
     }
 
@@ -367,21 +540,48 @@ ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx)
         *p = '\0';
     }
 
-    sql = sqlite3_mprintf("BEGIN IMMEDIATE;"
-                          "UPDATE meta SET value = value + 1"
-                          " WHERE name = 'boot' AND EXISTS"
-                          " (SELECT 1 FROM meta WHERE name = 'boot_id'"
-                          " AND value <> %Q);"
-                          "UPDATE meta SET value = %Q"
-                          " WHERE name = 'boot_id' AND value <> %Q;"
-                          "COMMIT", id, id, id);
+    since = (int64_t) ngx_idempotency_sqlite_msec(CLOCK_BOOTTIME);
+
+    /*
+     * A clock that is behind belongs to another boot, also where a boot has no
+     * name, as in some sandboxes.
+     */
+
+    sql = sqlite3_mprintf("SELECT (SELECT value FROM meta"
+                          " WHERE name = 'boot_id') <> %Q"
+                          " OR (SELECT value = 0 OR value + %lld"
+                          " < (SELECT value FROM meta"
+                          " WHERE name = 'clock')"
+                          " FROM meta WHERE name = 'offset')", id, since);
     if (sql == NULL) {
         return SQLITE_NOMEM;
     }
 
-    rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
+    rc = ngx_idempotency_sqlite_pragma(db, sql, &value);
 
     sqlite3_free(sql);
+
+    if (rc == SQLITE_OK && value) {
+        sql = sqlite3_mprintf("BEGIN IMMEDIATE;"
+                              "UPDATE meta SET value = value + 1"
+                              " WHERE name = 'boot';"
+                              "UPDATE meta SET value = %Q"
+                              " WHERE name = 'boot_id';"
+                              "UPDATE meta SET value = -%lld"
+                              " + max(%lld, (SELECT value FROM meta"
+                              " WHERE name = 'clock'))"
+                              " WHERE name = 'offset';"
+                              "COMMIT", id, since,
+                              (int64_t) ngx_idempotency_sqlite_msec(
+                                                            CLOCK_REALTIME));
+        if (sql == NULL) {
+            return SQLITE_NOMEM;
+        }
+
+        rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
+
+        sqlite3_free(sql);
+    }
 
     if (rc == SQLITE_OK) {
         rc = ngx_idempotency_sqlite_pragma(db,
@@ -391,13 +591,14 @@ ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx)
 
     if (rc == SQLITE_OK) {
         rc = ngx_idempotency_sqlite_pragma(db,
-                       "SELECT value FROM meta WHERE name = 'clock'", &value);
-        db->saved = (uint64_t) value;
+                       "SELECT value FROM meta WHERE name = 'offset'",
+                       &db->offset);
     }
 
-    if (rc == SQLITE_OK && shared->clock < db->saved) {
-        shared->clock = db->saved;
-        shared->monotonic = 0;
+    if (rc == SQLITE_OK) {
+        rc = ngx_idempotency_sqlite_pragma(db,
+                       "SELECT value FROM meta WHERE name = 'clock'", &value);
+        db->saved = (uint64_t) value;
     }
 
     return rc;
@@ -443,21 +644,22 @@ static int
 ngx_idempotency_sqlite_open_wal(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     ngx_fd_t                      dir;
+    struct stat                   st;
     ngx_idempotency_sqlite_db_t  *db;
 
     db = ctx->db;
 
-    if (!ctx->sync) {
-        return SQLITE_OK;
+    db->wal = open((char *) ctx->wal.data, O_RDWR|O_CLOEXEC);
+
+    if (db->wal != NGX_INVALID_FILE && fstat(db->wal, &st) == 0) {
+        db->wal_inode = st.st_ino;
     }
 
-    db->wal = open((char *) ctx->wal.data, O_RDWR|O_CLOEXEC);
     dir = open((char *) ctx->dir.data, O_RDONLY|O_CLOEXEC);
 
     if (db->wal == NGX_INVALID_FILE
         || dir == NGX_INVALID_FILE
-        || fdatasync(db->wal) == -1
-        || fsync(dir) == -1)
+        || (ctx->sync && (fdatasync(db->wal) == -1 || fsync(dir) == -1)))
     {
         ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, ngx_errno,
                       "idempotency store \"%V\": \"%V\" cannot be synced",
@@ -479,10 +681,12 @@ ngx_idempotency_sqlite_open_wal(ngx_idempotency_sqlite_ctx_t *ctx)
 void
 ngx_idempotency_sqlite_close(ngx_idempotency_sqlite_ctx_t *ctx)
 {
-    ngx_uint_t                    i;
-    ngx_idempotency_sqlite_db_t  *db;
+    ngx_uint_t                        i;
+    ngx_idempotency_sqlite_db_t      *db;
+    ngx_idempotency_sqlite_shared_t  *shared;
 
     db = ctx->db;
+    shared = ctx->zone->data;
 
     if (db == NULL) {
         return;
@@ -492,10 +696,22 @@ ngx_idempotency_sqlite_close(ngx_idempotency_sqlite_ctx_t *ctx)
         (void) sqlite3_finalize(db->statements[i]);
     }
 
+    if (shared->failed && db->handle) {
+
+        /* the last one to close it must neither write it nor remove a WAL */
+
+        (void) sqlite3_db_config(db->handle,
+                                 SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    }
+
     (void) sqlite3_close(db->handle);
 
     if (db->wal != NGX_INVALID_FILE) {
         (void) ngx_close_file(db->wal);
+    }
+
+    if (db->reserve != NGX_INVALID_FILE) {
+        (void) ngx_close_file(db->reserve);
     }
 
     (void) ngx_close_file(db->lock);
@@ -503,6 +719,7 @@ ngx_idempotency_sqlite_close(ngx_idempotency_sqlite_ctx_t *ctx)
     ngx_free(db);
 
     ctx->db = NULL;
+    ctx->closed = ngx_idempotency_sqlite_msec(CLOCK_MONOTONIC);
 }
 
 
@@ -538,9 +755,13 @@ ngx_idempotency_sqlite_exec(ngx_idempotency_sqlite_db_t *db,
 {
     int  rc;
 
+    ngx_set_errno(0);
+
     do {
         rc = sqlite3_step(db->statements[n]);
     } while (rc == SQLITE_ROW);
+
+    db->err = ngx_errno;
 
     (void) sqlite3_reset(db->statements[n]);
 
@@ -565,112 +786,4 @@ ngx_idempotency_sqlite_number(ngx_idempotency_sqlite_db_t *db,
     (void) sqlite3_reset(stmt);
 
     return number;
-}
-
-
-/*
- * The lock belongs to the open file, not to the process: closing another
- * descriptor of the same file does not end it, the death of the process does.
- */
-
-int
-ngx_idempotency_sqlite_lock(ngx_idempotency_sqlite_ctx_t *ctx)
-{
-    ngx_uint_t    tries;
-    struct flock  fl;
-
-    ngx_memzero(&fl, sizeof(struct flock));
-
-    fl.l_type = F_WRLCK;
-    fl.l_whence = SEEK_SET;
-
-    for (tries = 0; /* void */ ; tries++) {
-
-        if (fcntl(ctx->db->lock, ctx->stopping ? F_OFD_SETLK : F_OFD_SETLKW,
-                  &fl)
-            == 0)
-        {
-            ctx->db->locked = 1;
-            return SQLITE_OK;
-        }
-
-        if (ngx_errno == EINTR) {
-            continue;
-        }
-
-        if (!ctx->stopping
-            || tries * 10 >= NGX_IDEMPOTENCY_SQLITE_STOP_LOCK)
-        {
-            return SQLITE_BUSY;
-        }
-
-        ngx_msleep(10);
-    }
-}
-
-
-void
-ngx_idempotency_sqlite_unlock(ngx_idempotency_sqlite_db_t *db)
-{
-    struct flock  fl;
-
-    if (!db->locked) {
-        return;
-    }
-
-    ngx_memzero(&fl, sizeof(struct flock));
-
-    fl.l_type = F_UNLCK;
-    fl.l_whence = SEEK_SET;
-
-    (void) fcntl(db->lock, F_OFD_SETLK, &fl);
-
-    db->locked = 0;
-}
-
-
-/* not more than once a second */
-
-void
-ngx_idempotency_sqlite_log(ngx_idempotency_sqlite_ctx_t *ctx, int rc,
-    const char *what)
-{
-    time_t       now;
-    ngx_uint_t   level;
-    const char  *fix;
-
-    now = time(NULL);
-
-    if (ctx->logged == now) {
-        return;
-    }
-
-    ctx->logged = now;
-
-    switch (rc & 0xff) {
-
-    case SQLITE_FULL:
-        fix = ", the disk is full: make room, new keys are refused";
-        break;
-
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        fix = ", the database is damaged: stop nginx and restore the file "
-              "from a backup, or repair it with \".recover\" of sqlite3";
-        break;
-
-    case SQLITE_READONLY:
-        fix = ", the file or its file system is read-only";
-        break;
-
-    default:
-        fix = "";
-    }
-
-    level = (rc & 0xff) == SQLITE_BUSY ? NGX_LOG_ERR : NGX_LOG_CRIT;
-
-    ngx_log_error(level, ngx_cycle->log, 0,
-                  "idempotency store \"%V\": \"%V\" %s, SQLite: %s (%d)%s",
-                  &ctx->store->name, &ctx->path, what, sqlite3_errstr(rc), rc,
-                  fix);
 }

@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_idempotency_sqlite_db.h"
+#include "ngx_idempotency_sqlite_disk.h"
 
 
 /* the digests of a sequence begin with the same half */
@@ -98,6 +98,12 @@ ngx_idempotency_sqlite_change(ngx_idempotency_sqlite_ctx_t *ctx,
     *result = t.result;
 
     if (t.change != NGX_IDEMPOTENCY_UNCHANGED || t.mark_moved) {
+
+        if (db->refuse != SQLITE_OK) {
+            ngx_idempotency_sqlite_names(db->refuse, &job->error,
+                                         &job->refusal);
+            return SQLITE_OK;
+        }
 
         if (!row.exists && db->full
             && (ask->type == NGX_IDEMPOTENCY_CLAIM

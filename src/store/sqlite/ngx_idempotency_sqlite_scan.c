@@ -11,8 +11,10 @@
 /* records that one list looks at */
 #define NGX_IDEMPOTENCY_SQLITE_LIST    4096
 
-/* records that one step of expiry removes, and looks at besides */
-#define NGX_IDEMPOTENCY_SQLITE_DUES    512
+/* records that one step of expiry removes; others wait for their turn */
+#define NGX_IDEMPOTENCY_SQLITE_DUES    128
+
+/* records that one look counts */
 #define NGX_IDEMPOTENCY_SQLITE_SCANS   2048
 
 /* free pages that are not given back to the file system */
@@ -23,7 +25,6 @@ static int ngx_idempotency_sqlite_list_look(ngx_idempotency_sqlite_ctx_t *ctx,
     ngx_idempotency_sqlite_job_t *job, sqlite3_stmt *stmt);
 static int ngx_idempotency_sqlite_remove(ngx_idempotency_sqlite_db_t *db,
     u_char *digest, ngx_idempotency_sqlite_row_t *row);
-static int ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_age(ngx_idempotency_sqlite_ctx_t *ctx,
     u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n);
 
@@ -139,6 +140,7 @@ int
 ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     int                           rc;
+    int64_t                       pages, spare;
     ngx_uint_t                    n;
     sqlite3_stmt                 *stmt;
     ngx_idempotency_sqlite_db_t  *db;
@@ -178,10 +180,12 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
         return rc;
     }
 
-    rc = ngx_idempotency_sqlite_scan(ctx);
+    rc = ngx_idempotency_sqlite_age(ctx, db->lapsed, db->nlapsed);
     if (rc != SQLITE_OK) {
         return rc;
     }
+
+    db->nlapsed = 0;
 
     stmt = ngx_idempotency_sqlite_statement(db,
                                         NGX_IDEMPOTENCY_SQLITE_MARK_EXPIRE);
@@ -192,31 +196,37 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
         return rc;
     }
 
-    if (ngx_idempotency_sqlite_number(db, NGX_IDEMPOTENCY_SQLITE_FREE_PAGES)
-        > NGX_IDEMPOTENCY_SQLITE_SPARE)
-    {
-        return ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_VACUUM);
+    pages = ngx_idempotency_sqlite_number(db, NGX_IDEMPOTENCY_SQLITE_PAGES);
+    spare = ngx_idempotency_sqlite_number(db,
+                                          NGX_IDEMPOTENCY_SQLITE_FREE_PAGES);
+
+    if (spare <= NGX_IDEMPOTENCY_SQLITE_SPARE || spare <= pages / 4) {
+        return SQLITE_OK;
     }
 
-    return SQLITE_OK;
+    ctx->overdue = 1;
+
+    return ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_VACUUM);
 }
 
 
-/* a look at some of all records: counts them, finds old executing ones */
+/*
+ * Counts some of all records.  Those that are executing and were never settled
+ * are not in the index by time: the next step of expiry removes what is found
+ * here.
+ */
 
-static int
+int
 ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx)
 {
-    int                            rc;
-    ngx_uint_t                     i, n;
-    sqlite3_stmt                  *stmt;
-    ngx_idempotency_sqlite_db_t   *db;
-    ngx_idempotency_sqlite_row_t   row;
-    u_char                         digests[NGX_IDEMPOTENCY_SQLITE_DUES]
-                                          [NGX_IDEMPOTENCY_DIGEST_LEN];
+    int                               rc;
+    ngx_uint_t                        i;
+    sqlite3_stmt                     *stmt;
+    ngx_idempotency_sqlite_db_t      *db;
+    ngx_idempotency_sqlite_row_t      row;
+    ngx_idempotency_sqlite_shared_t  *shared;
 
     db = ctx->db;
-    n = 0;
 
     stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_SCAN);
 
@@ -236,9 +246,10 @@ ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx)
 
         if (row.state == NGX_IDEMPOTENCY_EXECUTING
             && ngx_idempotency_transition_due(&row.stored) <= db->now
-            && n < NGX_IDEMPOTENCY_SQLITE_DUES)
+            && db->nlapsed < NGX_IDEMPOTENCY_SQLITE_LAPSED)
         {
-            ngx_memcpy(digests[n++], db->scan, NGX_IDEMPOTENCY_DIGEST_LEN);
+            ngx_memcpy(db->lapsed[db->nlapsed++], db->scan,
+                       NGX_IDEMPOTENCY_DIGEST_LEN);
             continue;
         }
 
@@ -254,9 +265,19 @@ ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx)
     if (i < NGX_IDEMPOTENCY_SQLITE_SCANS) {
         ngx_memzero(db->scan, NGX_IDEMPOTENCY_DIGEST_LEN);
         db->scanned = 1;
+        return SQLITE_OK;
     }
 
-    return ngx_idempotency_sqlite_age(ctx, digests, n);
+    shared = ctx->zone->data;
+
+    if (!shared->counted) {
+
+        /* after a start nothing is known of the numbers */
+
+        ctx->overdue = 1;
+    }
+
+    return SQLITE_OK;
 }
 
 
