@@ -41,6 +41,9 @@
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE  1
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_ACP     2
 
+/* a status that nginx has no name for */
+#define NGX_HTTP_IDEMPOTENCY_TOO_EARLY  425
+
 /* statuses 0 to 599, a bit each */
 #define NGX_HTTP_IDEMPOTENCY_STATUSES  600
 
@@ -162,6 +165,8 @@ struct ngx_http_idempotency_loc_conf_s {
 
     ngx_http_complex_value_t          *key;
     ngx_str_t                          key_header;     /* of "$http_NAME" */
+    ngx_str_t                          key_place;      /* for people, in JSON,
+                                                          or empty */
     ngx_http_complex_value_t          *source;
     size_t                             source_text;    /* its constant part */
     ngx_http_complex_value_t          *scope;
@@ -171,6 +176,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_uint_t                         sequence;   /* flags of operations */
     ngx_http_complex_value_t          *epoch;
     ngx_int_t                          max_key;
+    ngx_flag_t                         strict_key;
 
     ngx_uint_t                         fingerprint;
     ngx_http_complex_value_t          *fingerprint_with;
@@ -183,6 +189,7 @@ struct ngx_http_idempotency_loc_conf_s {
 
     ngx_uint_t                         duplicate;
     ngx_msec_t                         wait;           /* 0: reject */
+    ngx_uint_t                         in_progress;    /* status: 409, ... */
     ngx_uint_t                         unknown;
     ngx_str_t                          probe;          /* URI */
     ngx_http_idempotency_place_t      *probe_place;
@@ -313,6 +320,7 @@ typedef struct {
 
 typedef struct {
     ngx_http_idempotency_field_value_t  *fields;
+    ngx_str_t                          error;      /* what is wrong, in JSON */
     unsigned                           read:1;
     unsigned                           invalid:1;
     unsigned                           json_parsed:1;
@@ -370,10 +378,16 @@ typedef struct {
     void                              *earlier;
     ngx_uint_t                         earlier_tries;
 
+    /* of the request when it entered the location where it is */
+
+    void                              *entry;
+    ngx_uint_t                         entry_status;   /* err_status */
+
     unsigned                           ran:1;      /* a content handler */
     unsigned                           open:1;     /* the gate, just now */
     unsigned                           no_memory:1;   /* for an upstream */
     unsigned                           refused:1;  /* by the gate */
+    unsigned                           refused_here:1;  /* in this location */
 
     /* an X-Accel-Redirect: followed, and where it leads was entered */
 
@@ -436,12 +450,17 @@ typedef enum {
 } ngx_http_idempotency_capture_e;
 
 
-/* what the client gets: the answer, 502 for a truncated one, the record's */
+/*
+ * What the client gets: the answer; 502 for a truncated one; a problem instead
+ * of the page that nginx makes for its own error; and when the answer or that
+ * page was replaced, nothing more of it.
+ */
 
 typedef enum {
     NGX_HTTP_IDEMPOTENCY_SEND_ANSWER = 0,
     NGX_HTTP_IDEMPOTENCY_SEND_ERROR,
-    NGX_HTTP_IDEMPOTENCY_SEND_RECORD
+    NGX_HTTP_IDEMPOTENCY_SEND_PROBLEM,
+    NGX_HTTP_IDEMPOTENCY_SEND_REPLACED
 } ngx_http_idempotency_send_e;
 
 

@@ -105,6 +105,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       offsetof(ngx_http_idempotency_loc_conf_t, max_key),
       &ngx_http_idempotency_conf_max_key },
 
+    { ngx_string("idempotency_strict_key"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, strict_key),
+      NULL },
+
     { ngx_string("idempotency_sequence"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_http_idempotency_conf_slot,
@@ -361,6 +368,10 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
             ngx_idempotency_redis_resolver(stores[i], clcf->resolver,
                                            clcf->resolver_timeout);
         }
+    }
+
+    if (ngx_http_idempotency_conf_from_init(cf) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     ngx_http_idempotency_warn(cf, imcf);

@@ -1437,7 +1437,7 @@ Idempotency-Key: k
 idempotency_in_progress wait;
 --- error_log
 invalid value "wait" in "idempotency_in_progress"
-it must be "reject" or a time, as in "wait=5s"
+it must be "reject", "reject=409", "reject=425", "reject=503", or a time, as in "wait=5s"
 
 
 
@@ -1446,7 +1446,7 @@ it must be "reject" or a time, as in "wait=5s"
 idempotency_in_progress wait=;
 --- error_log
 invalid value "wait=" in "idempotency_in_progress"
-it must be "reject" or a time, as in "wait=5s"
+it must be "reject", "reject=409", "reject=425", "reject=503", or a time, as in "wait=5s"
 
 
 
@@ -1455,7 +1455,7 @@ it must be "reject" or a time, as in "wait=5s"
 idempotency_in_progress wait=0;
 --- error_log
 invalid value "wait=0" in "idempotency_in_progress"
-it must be "reject" or a time, as in "wait=5s"
+it must be "reject", "reject=409", "reject=425", "reject=503", or a time, as in "wait=5s"
 
 
 
@@ -1464,7 +1464,7 @@ it must be "reject" or a time, as in "wait=5s"
 idempotency_in_progress wait=soon;
 --- error_log
 invalid value "wait=soon" in "idempotency_in_progress"
-it must be "reject" or a time, as in "wait=5s"
+it must be "reject", "reject=409", "reject=425", "reject=503", or a time, as in "wait=5s"
 
 
 
@@ -1473,11 +1473,19 @@ it must be "reject" or a time, as in "wait=5s"
 idempotency_in_progress queue;
 --- error_log
 invalid value "queue" in "idempotency_in_progress"
-it must be "reject" or a time, as in "wait=5s"
+it must be "reject", "reject=409", "reject=425", "reject=503", or a time, as in "wait=5s"
 
 
 
-=== TEST 145: in progress twice
+=== TEST 145: in progress "reject=500"
+--- wrong
+idempotency_in_progress reject=500;
+--- error_log
+invalid value "reject=500" in "idempotency_in_progress"
+
+
+
+=== TEST 146: in progress twice
 --- wrong
 idempotency_in_progress reject;
 idempotency_in_progress wait=5s;
@@ -1486,7 +1494,7 @@ idempotency_in_progress wait=5s;
 
 
 
-=== TEST 146: a ttl of a century
+=== TEST 147: a ttl of a century
 --- wrong
 idempotency_ttl 100y;
 --- error_log
@@ -1495,7 +1503,7 @@ invalid time "100y" in "idempotency_ttl"
 
 
 
-=== TEST 147: a tombstone of a century
+=== TEST 148: a tombstone of a century
 --- wrong
 idempotency_ttl 1d tombstone=100y;
 --- error_log
@@ -1504,7 +1512,7 @@ invalid time "100y" in "idempotency_ttl"
 
 
 
-=== TEST 148: a key without a variable is most likely a mistake
+=== TEST 149: a key without a variable is most likely a mistake
 --- wrong
 idempotency_key order;
 idempotency_ttl 100y;
@@ -1515,7 +1523,7 @@ all requests of a source have the same key
 
 
 
-=== TEST 149: idempotency is not switched on, it gets a store
+=== TEST 150: idempotency is not switched on, it gets a store
 --- wrong_location
 idempotency on;
 idempotency_source $remote_addr;
@@ -1525,7 +1533,7 @@ add "idempotency_store pay shm:10m;" to http{}
 
 
 
-=== TEST 150: a source that nobody has
+=== TEST 151: a source that nobody has
 --- wrong_location
 idempotency main;
 idempotency_source "";
@@ -1535,7 +1543,7 @@ proxy_pass http://127.0.0.1:1;
 
 
 
-=== TEST 151: a largest response that Redis is not sent
+=== TEST 152: a largest response that Redis is not sent
 --- wrong_http
 idempotency_store main redis://127.0.0.1:1;
 --- wrong
@@ -1547,7 +1555,7 @@ set it to "64m" or less
 
 
 
-=== TEST 152: the same, inherited, and the store is defined later
+=== TEST 153: the same, inherited, and the store is defined later
 --- wrong_http
 idempotency_max_response 67108865;
 server {
@@ -1564,7 +1572,7 @@ the store "later" is in Redis and takes 67108864 at most
 
 
 
-=== TEST 153: a cache that would send requests in the background
+=== TEST 154: a cache that would send requests in the background
 --- wrong_http
 idempotency_store main shm:4m;
 proxy_cache_path $TEST_NGINX_SERVER_ROOT/cache keys_zone=c:1m;
@@ -1579,7 +1587,7 @@ a "cache_background_update" directive of location "/pay" would send requests beh
 
 
 
-=== TEST 154: a cache in the background of other methods
+=== TEST 155: a cache in the background of other methods
 --- http_config
 idempotency_store main shm:4m;
 proxy_cache_path $TEST_NGINX_SERVER_ROOT/cache keys_zone=c:1m;

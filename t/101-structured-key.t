@@ -4,9 +4,9 @@
 #
 # A quoted key says what the string says: it must be found again by the bare
 # key of the same characters, where there is one. What is not a string is
-# refused, parameters as well, since two keys that differ in them would be one
-# or two operations by accident. A bare key is not a structured field: it is
-# what most clients send, and any visible ASCII.
+# refused. Parameters behind it must be well-formed and mean nothing. A bare
+# key is not a structured field: it is what most clients send, and any visible
+# ASCII; idempotency_strict_key refuses it.
 
 use Test::Nginx::Socket 'no_plan';
 
@@ -43,14 +43,24 @@ our @Broken = (
     'a token and a string'             => 'foo "bar"',
     'a comma behind it'                => '"foo",',
     'an inner list'                    => '("foo" "bar")',
-    'a string with a parameter'        => '"foo";a=1',
-    'a parameter without a value'      => '"foo";a',
-    'parameters with spaces'           => '"foo"; a=1; b=2',
     'a space before the parameters'    => '"foo" ;a=1',
     'a semicolon and no parameter'     => '"foo";',
-    'a parameter that is a string'     => '"foo";a="b"',
     'empty string, which is no key'    => '""',
+    'no key, and a parameter'          => '"";a=1',
+    map { ("the parameter $_" => "\"foo\";$_") }
+        '1=2', 'A=1', 'a b', 'a=', 'a= 1', 'a =1', 'a=1 b', 'a=-', 'a=1.',
+        'a=1.2345', 'a=1234567890123456', 'a=1234567890123.1', 'a=.5',
+        'a="b', 'a="\\b"', "a=\"\xc3\xbc\"", 'a=?', 'a=?2', 'a=:b', 'a=:b!:',
+        'a=@', 'a=@1.5', 'a=%"b', 'a=%b', 'a=%"%C3"', 'a=%"%c"', 'a=!b',
+        'a=(1 2)', 'a,b', 'a;', 'a;;b', '-a',
 );
+
+# param-*.json: what an item may have, all of them the key "foo"
+our @Parameters = map { "\"foo\";$_" }
+    'a=1', 'a', ' a=1; b=2', 'a="b"', 'a="b\\"\\\\"', '*a', 'a_-.*9=1', 'a=1;a=2',
+    'a=-0', 'a=999999999999999', 'a=-123456789012.123', 'a=?0', 'a=?1',
+    'a=::', 'a=:aGVsbG8=:', 'a=@1659578233', 'a=@-1', 'a=%"f%c3%bc"', 'a=%""',
+    'a=tok', 'a=*t', "a=t!#\$%&'*+-.^_`|~:/9";
 
 # string-generated.json: every byte of ASCII, as it is and escaped; CR, LF and
 # NUL do not get through nginx in a header line
@@ -222,3 +232,76 @@ CORE::join(" ", map { ("b$_") x 2 } @main::Plain)
 [400, 400, 400, 400]
 --- response_body_like eval
 [('"code":"key_invalid"') x 4]
+
+
+
+=== TEST 9: parameters mean nothing
+--- config
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+
+    location /strict {
+        idempotency main;
+        idempotency_strict_key on;
+        proxy_pass http://up;
+    }
+--- request eval
+[("POST /pay\nx") x (@main::Parameters + 1),
+ ("POST /strict\nx") x @main::Parameters]
+--- more_headers eval
+[map { "Idempotency-Key: $_" } 'foo', @main::Parameters, @main::Parameters]
+--- error_code eval
+[(200) x (2 * @main::Parameters + 1)]
+--- executions eval
+CORE::join(" ", ("a") x (@main::Parameters + 1), ("b") x @main::Parameters)
+
+
+
+=== TEST 10: strict: strings only
+--- config
+    idempotency_strict_key on;
+
+    location /pay {
+        idempotency main;
+        proxy_pass http://up;
+    }
+
+    location /lenient {
+        idempotency main;
+        idempotency_strict_key off;
+        proxy_pass http://up;
+    }
+
+    location /argument {
+        idempotency main;
+        idempotency_key $arg_key;
+        proxy_pass http://up;
+    }
+--- request eval
+[("POST /pay\nx") x 9, "POST /lenient\nx", "POST /lenient\nx",
+ "POST /argument?key=foo\nx"]
+--- more_headers eval
+['Idempotency-Key: "foo"', 'Idempotency-Key: foo', 'Idempotency-Key: 17',
+ 'Idempotency-Key: foo"', 'Idempotency-Key: ?1', 'Idempotency-Key: :Zm9v:',
+ 'Idempotency-Key: "fo', 'Idempotency-Key: ("foo")',
+ 'Idempotency-Key:   "foo" ', 'Idempotency-Key: foo',
+ 'Idempotency-Key: "foo"', 'X: y']
+--- error_code eval
+[200, (400) x 7, 200, 200, 200, 200]
+--- response_body_like eval
+['POST', ('The key is read from the header Idempotency-Key and must be a '
+          . 'quoted string \(RFC 9651\)\. .*"code":"key_invalid"') x 7,
+ 'POST', 'POST', 'POST', 'POST']
+--- executions: a - - - - - - - a b b c
+
+
+
+=== TEST 11: strict: what is not a string
+--- request eval
+[map { "POST /pay\nx" } @main::BrokenKeys]
+--- more_headers eval
+[map { "Idempotency-Key: $_" } @main::BrokenKeys]
+--- error_code eval
+[map { 400 } @main::BrokenKeys]

@@ -72,11 +72,11 @@ Idempotency-Key: k
 [200, 422, 200, 422, 422, 422, 200]
 --- response_headers eval
 ["!Idempotent-Replayed",
- "Content-Type: application/problem+json\nIdempotency-Retry: new-key"
+ "Content-Type: application/problem+json\nIdempotency-Retry: same-key"
  . "\n!Retry-After\n!Idempotent-Replayed",
  "Idempotent-Replayed: true",
- "Idempotency-Retry: new-key", "Idempotency-Retry: new-key",
- "Idempotency-Retry: new-key", "Idempotent-Replayed: true"]
+ "Idempotency-Retry: same-key", "Idempotency-Retry: same-key",
+ "Idempotency-Retry: same-key", "Idempotent-Replayed: true"]
 --- executions: a - a - - - a
 
 
@@ -131,7 +131,7 @@ Idempotency-Key: k3
 --- error_code eval
 [422, 200]
 --- response_headers eval
-["Idempotency-Retry: new-key", "Idempotent-Replayed: true"]
+["Idempotency-Retry: same-key", "Idempotent-Replayed: true"]
 
 
 
@@ -326,7 +326,7 @@ Idempotency-Key: k
 --- error_code eval
 [200, 422, 422, 422, 422, 200]
 --- response_headers eval
-["!Idempotent-Replayed", ("Idempotency-Retry: new-key") x 4,
+["!Idempotent-Replayed", ("Idempotency-Retry: same-key") x 4,
  "Idempotent-Replayed: true"]
 
 

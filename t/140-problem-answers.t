@@ -64,7 +64,7 @@ run_tests();
 
 __DATA__
 
-=== TEST 1: no key
+=== TEST 1: no key, and no page that describes the codes
 --- config
     location /pay {
         idempotency main;
@@ -78,12 +78,13 @@ x
 --- response_headers
 Content-Type: application/problem+json
 Cache-Control: no-store
+Content-Language: en
 Idempotency-Retry: new-key
 !Retry-After
 !Link
 !Idempotent-Replayed
 --- problems: key_missing
---- response_body_like: "type":"about:blank"
+--- response_body_like: "type":"about:blank","title":"Bad Request",.*The header Idempotency-Key is missing
 --- error_log
 [notice]
 idempotency request was "missing", code "key_missing", location "/pay"
@@ -133,7 +134,11 @@ Client: c
 --- response_headers eval
 ["!Idempotency-Retry\n!Cache-Control",
  "Content-Type: application/problem+json\nCache-Control: no-store\n"
- . "Idempotency-Retry: new-key\n!Retry-After\n!Idempotent-Replayed"]
+ . "Content-Language: en\n"
+ . "Idempotency-Retry: same-key\n!Retry-After\n!Idempotent-Replayed"]
+--- response_body_like eval
+['^POST', 'if this is a retry, send the first body unchanged; a new key only '
+          . 'for another operation']
 --- problems: - key_reused
 
 
@@ -201,11 +206,15 @@ Idempotency-Key: k
 --- error_code eval
 [502, 409, 422]
 --- response_headers eval
-["Idempotency-Retry: same-key",
+["Content-Type: application/problem+json\nCache-Control: no-store\n"
+ . "Idempotency-Retry: same-key\nRetry-After: 60\nContent-Language: en",
  "Content-Type: application/problem+json\nCache-Control: no-store\n"
- . "Idempotency-Retry: same-key\n!Idempotent-Replayed",
- "Idempotency-Retry: new-key"]
---- problems: - outcome_unknown key_reused
+ . "Idempotency-Retry: same-key\nRetry-After: 60\nContent-Language: en\n"
+ . "!Idempotent-Replayed",
+ "Idempotency-Retry: same-key\n!Retry-After"]
+--- response_body_like eval
+['do not use a new key', 'do not use a new key', 'send the first body']
+--- problems: outcome_unknown outcome_unknown key_reused
 
 
 
@@ -226,7 +235,7 @@ Idempotency-Key: k
 ["!Idempotency-Retry",
  "Content-Type: application/problem+json\nCache-Control: no-store\n"
  . "Idempotency-Retry: never\n!Retry-After\n!Idempotent-Replayed",
- "Idempotency-Retry: new-key", "Idempotency-Retry: never"]
+ "Idempotency-Retry: same-key", "Idempotency-Retry: never"]
 --- problems: - duplicate=200 key_reused duplicate=200
 
 
@@ -284,7 +293,7 @@ Idempotency-Key: k
 --- response_headers eval
 ["Content-Type: application/problem+json\nCache-Control: no-store\n"
  . "Idempotency-Retry: never\n!Retry-After\n!Idempotent-Replayed",
- "Idempotency-Retry: new-key"]
+ "Idempotency-Retry: same-key"]
 --- problems: key_expired key_reused
 
 
@@ -397,8 +406,10 @@ Idempotency-Key: k1
 ['Link: <https://example.com/errors?v=1>; rel="describedby"', '!Link',
  'Link: <https://example.com/errors?v=1>; rel="describedby"']
 --- response_body_like eval
-['"type":"https://example.com/errors\?v=1#key_missing"', '^POST',
- '"type":"https://example.com/errors\?v=1#key_reused"']
+['"type":"https://example.com/errors\?v=1#key_missing",'
+ . '"title":"Idempotency key is missing"', '^POST',
+ '"type":"https://example.com/errors\?v=1#key_reused",'
+ . '"title":"Idempotency key is already used"']
 --- problems: key_missing - key_reused
 
 
@@ -427,7 +438,7 @@ Idempotency-Key: k1
  . "Link: <https://example.com/errors>; rel=\"describedby\"\n"
  . "Content-Type: text/plain",
  "!Idempotency-Retry",
- "Idempotency-Retry: new-key\nCache-Control: no-store",
+ "Idempotency-Retry: same-key\nCache-Control: no-store",
  "Idempotent-Replayed: true\n!Idempotency-Retry"]
 --- response_body_like eval
 ['^page GET missing$', '^POST', '^page GET mismatch$', '^POST']
@@ -453,8 +464,9 @@ Idempotency-Key: k1
 --- error_code eval
 [418, 200, 418, 200]
 --- response_headers eval
-["Idempotency-Retry: new-key\nCache-Control: no-store", "!Idempotency-Retry",
- "Idempotency-Retry: new-key\nCache-Control: no-store",
+["Idempotency-Retry: new-key\nCache-Control: no-store\n!Content-Language",
+ "!Idempotency-Retry",
+ "Idempotency-Retry: same-key\nCache-Control: no-store\n!Content-Language",
  "Idempotent-Replayed: true"]
 --- response_body_like eval
 ['^page POST missing$', '^POST', '^page POST mismatch$', '^POST']
@@ -483,7 +495,7 @@ Idempotency-Key: k1
 [400, 200, 422]
 --- response_headers eval
 ["Idempotency-Retry: new-key", "!Idempotency-Retry",
- "Idempotency-Retry: new-key"]
+ "Idempotency-Retry: same-key"]
 --- response_body_like eval
 ['^GET /error', '^POST', '^GET /error']
 
@@ -552,7 +564,7 @@ my $http = $main::HttpConfig; $http =~ s/shm:4m/shm:32k/; $http
 
 
 
-=== TEST 26: connection refused: nginx's own answer, with the advice
+=== TEST 26: connection refused: a problem, unless error_page has a page
 --- config
     location /pay {
         idempotency main;
@@ -586,7 +598,14 @@ Idempotency-Key: k
 --- error_code eval
 [502, 502, 502, 502, 200, 200]
 --- response_headers eval
-[("Idempotency-Retry: same-key\n!Idempotent-Replayed") x 6]
+[("Content-Type: application/problem+json\nCache-Control: no-store\n"
+  . "Content-Language: en\nIdempotency-Retry: same-key\n!Retry-After\n"
+  . "!Idempotent-Replayed") x 2,
+ ("Idempotency-Retry: same-key\n!Idempotent-Replayed") x 4]
+--- response_body_like eval
+[('"type":"about:blank","title":"Bad Gateway","status":502,') x 2,
+ ('^page$') x 4]
+--- problems: not_sent not_sent - - - -
 
 
 
@@ -618,3 +637,127 @@ x
 --- error_log
 [warn]
 idempotency request was "missing", code "key_missing", location "/pay"
+
+
+
+=== TEST 29: where the key is missing
+--- http_config eval
+$main::HttpConfig . <<'_EOC_';
+    idempotency_json_set $json_order order "a \"b\"";
+    idempotency_form_set $form_order order_no;
+    map $http_x $mapped { default ""; }
+_EOC_
+--- config
+    location /header {
+        idempotency main;
+        idempotency_key $http_x_request_ID;
+        proxy_pass http://up;
+    }
+
+    location /braces {
+        idempotency main;
+        idempotency_key ${http_x_key};
+        proxy_pass http://up;
+    }
+
+    location /argument {
+        idempotency main;
+        idempotency_key $arg_order;
+        proxy_pass http://up;
+    }
+
+    location /cookie {
+        idempotency main;
+        idempotency_key $cookie_order;
+        proxy_pass http://up;
+    }
+
+    location /json {
+        idempotency main;
+        idempotency_key $json_order;
+        proxy_pass http://up;
+    }
+
+    location /form {
+        idempotency main;
+        idempotency_key $form_order;
+        proxy_pass http://up;
+    }
+
+    location /mapped {
+        idempotency main;
+        idempotency_key $mapped;
+        proxy_pass http://up;
+    }
+
+    location /two {
+        idempotency main;
+        idempotency_key $http_x_one$http_x_two;
+        proxy_pass http://up;
+    }
+--- request eval
+[map { "POST /$_\n" . ($_ eq 'json' ? '{}' : 'x') }
+     qw(header braces argument cookie json form mapped two)]
+--- error_code eval
+[(400) x 8]
+--- response_body_like eval
+['"detail":"The header X-Request-Id is missing\. This operation needs',
+ 'The header X-Key is missing\.',
+ 'The query argument order is missing\.',
+ 'The cookie order is missing\.',
+ 'The field order\.a \\\\"b\\\\" of the JSON body is missing\.',
+ 'The field order_no of the form is missing\.',
+ '"detail":"This operation needs', '"detail":"This operation needs']
+--- problems eval
+CORE::join(' ', ('key_missing') x 8)
+
+
+
+=== TEST 30: where the mistake in a body is
+--- http_config eval
+$main::HttpConfig . <<'_EOC_';
+    idempotency_form_set $form_order "order \"no\"";
+_EOC_
+--- config
+    location /json {
+        idempotency main;
+        idempotency_fingerprint json;
+        proxy_pass http://up;
+    }
+
+    location /form {
+        idempotency main;
+        idempotency_fingerprint form;
+        proxy_pass http://up;
+    }
+
+    location /parts {
+        idempotency main;
+        idempotency_fingerprint multipart;
+        proxy_pass http://up;
+    }
+
+    location /twice {
+        idempotency main;
+        idempotency_key $form_order;
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /json\n{\"a\":1,}", "POST /json\n{\"a\":1,\"a\":2}",
+ "POST /form\na=1&b=%zz", "POST /parts\nx",
+ "POST /twice\norder+%22no%22=1&order+%22no%22=2", "POST /json\n{}"]
+--- more_headers eval
+[("Idempotency-Key: k") x 4,
+ "Content-Type: application/x-www-form-urlencoded",
+ "Idempotency-Key: k\nContent-Encoding: gzip"]
+--- error_code eval
+[(400) x 6]
+--- response_body_like eval
+['"detail":"The body is not JSON: a name is missing at byte 7\. The request',
+ 'The body is not JSON: a name occurs twice at byte 7\.',
+ 'The body is not a form: % without two hexadecimal digits at byte 6\.',
+ 'The body is not multipart/form-data: no Content-Type of multipart at byte 0\.',
+ 'The body is ambiguous: it has twice the field order \\\\"no\\\\"\.',
+ 'The body is not JSON: compressed at byte 0\.']
+--- problems eval
+CORE::join(' ', ('body_invalid') x 6)

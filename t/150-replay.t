@@ -947,7 +947,7 @@ Idempotency-Key: k
 --- error_code eval
 [502, 409]
 --- response_body_like eval
-["<center>nginx", '"code":"outcome_unknown"']
+[('"code":"outcome_unknown"') x 2]
 
 
 

@@ -182,7 +182,7 @@ POST /pay
 Idempotency-Key: k
 --- error_code: 400
 --- error_log
-idempotency request body is not JSON: a name occurs twice at byte 28
+idempotency request body is not JSON: a name occurs twice at byte 15
 --- no_error_log
 4242
 [error]

@@ -113,7 +113,7 @@ card=4242&b=%zz
 Idempotency-Key: k
 --- error_code: 400
 --- error_log
-idempotency request body is not a form: "%" without two hexadecimal digits at byte 10
+idempotency request body is not a form: % without two hexadecimal digits at byte 12
 --- no_error_log
 4242
 [error]

@@ -114,7 +114,7 @@ Idempotency-Key: k2
 --- response_headers eval
 ["!Idempotent-Replayed\n!Stripe-Should-Retry", "Idempotent-Replayed: true",
  ("Content-Type: application/json\nCache-Control: no-store\n"
-  . "Idempotency-Retry: new-key\nStripe-Should-Retry: false") x 4,
+  . "Idempotency-Retry: same-key\nStripe-Should-Retry: false") x 4,
  "Idempotent-Replayed: true"]
 --- errors: - - stripe:idempotency_error/key_reused stripe:idempotency_error/key_reused stripe:idempotency_error/key_reused stripe:idempotency_error/key_reused -
 --- executions: a a - - - - a

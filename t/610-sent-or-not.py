@@ -233,7 +233,8 @@ gw = Gateway(up, http='''
 def released(path, key, status, name, **args):
     start = time.time()
     a = gw.post(path, key, **args)
-    same((a.status, a.retry, a.whole), (status, 'same-key', True),
+    same((a.status, a.code, a.retry, a.whole),
+         (status, 'not_sent', 'same-key', True),
          name + ': the error says to retry with the same key')
     same(gw.state(key, path, method=args.get('method', 'POST')), 'none',
          name + ': released')
@@ -244,7 +245,8 @@ def released(path, key, status, name, **args):
 
 def unknown(path, key, status, name, executions=1, **args):
     a = gw.post(path, key, **args)
-    same((a.status, a.retry, a.whole), (status, 'same-key', True),
+    same((a.status, a.code, a.retry, a.whole),
+         (status, 'outcome_unknown', 'same-key', True),
          name + ': the error says to retry with the same key')
     same(gw.state(key, path, method=args.get('method', 'POST')), 'unknown',
          name + ': unknown')

@@ -201,7 +201,7 @@ same((answer.status, b'"code":"key_invalid"' in answer.body), (400, True),
 first, = send('/ok', 'k6', body=b'one')
 answer, = send('/ok', 'k6', body=b'two')
 same((answer.status, answer.get('idempotency-retry'),
-      b'"code":"key_reused"' in answer.body), (422, 'new-key', True),
+      b'"code":"key_reused"' in answer.body), (422, 'same-key', True),
      'another body')
 again, = send('/ok', 'k6', body=b'one')
 same((again.status, again.body), (201, first.body), 'the record is unchanged')

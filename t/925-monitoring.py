@@ -23,6 +23,7 @@ ALERTS = TOP + '/docs/monitoring/alerts.yml'
 
 gw = Gateway(Ledger(), store='shm:1m', http='''
     idempotency_store away redis://127.0.0.1:%d;
+    idempotency_store next shm:1m from=main;
 ''' % free_port(), locations='''
         location = /stats { idempotency_stats; }
         location /away { idempotency away; proxy_pass http://up; }

@@ -9,7 +9,7 @@
 
 
 static ngx_int_t ngx_idempotency_form_decode(u_char **dst,
-    const u_char *p, const u_char *last);
+    const u_char **pos, const u_char *last);
 
 
 ngx_int_t
@@ -18,7 +18,7 @@ ngx_idempotency_form_parse(ngx_idempotency_body_tree_t *tree,
 {
     u_char                            *dst;
     ngx_int_t                          rc;
-    const u_char                      *p, *last, *end, *equals;
+    const u_char                      *p, *last, *end, *equals, *at;
     ngx_idempotency_body_tree_node_t  *node;
 
     ngx_idempotency_body_tree_start(tree);
@@ -71,16 +71,19 @@ ngx_idempotency_form_parse(ngx_idempotency_body_tree_t *tree,
 
         node->name = dst;
 
-        if (ngx_idempotency_form_decode(&dst, p, equals) != NGX_OK) {
+        at = p;
+
+        if (ngx_idempotency_form_decode(&dst, &at, equals) != NGX_OK) {
             goto invalid;
         }
 
         node->name_len = (uint32_t) (dst - node->name);
         node->data = dst;
 
+        at = equals + 1;
+
         if (equals < end
-            && ngx_idempotency_form_decode(&dst, equals + 1, end)
-               != NGX_OK)
+            && ngx_idempotency_form_decode(&dst, &at, end) != NGX_OK)
         {
             goto invalid;
         }
@@ -94,23 +97,26 @@ ngx_idempotency_form_parse(ngx_idempotency_body_tree_t *tree,
 
 invalid:
 
-    tree->error = "\"%\" without two hexadecimal digits";
-    tree->offset = p - text->data;
+    tree->error = "% without two hexadecimal digits";
+    tree->offset = at - text->data;
 
     return NGX_DECLINED;
 }
 
 
+/* Leaves *pos at the character that cannot be decoded. */
+
 static ngx_int_t
-ngx_idempotency_form_decode(u_char **dst, const u_char *p,
+ngx_idempotency_form_decode(u_char **dst, const u_char **pos,
     const u_char *last)
 {
-    u_char     *d;
-    ngx_int_t   high, low;
+    u_char        *d;
+    ngx_int_t      high, low;
+    const u_char  *p;
 
     d = *dst;
 
-    for ( /* void */ ; p < last; p++) {
+    for (p = *pos; p < last; p++) {
 
         if (*p == '+') {
             *d++ = ' ';
@@ -121,6 +127,8 @@ ngx_idempotency_form_decode(u_char **dst, const u_char *p,
             *d++ = *p;
             continue;
         }
+
+        *pos = p;
 
         if (last - p < 3) {
             return NGX_DECLINED;

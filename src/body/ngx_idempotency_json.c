@@ -336,14 +336,27 @@ ngx_idempotency_json_open(ngx_idempotency_json_t *j)
 static ngx_int_t
 ngx_idempotency_json_close(ngx_idempotency_json_t *j)
 {
+    uint32_t                           twice;
+    const u_char                      *name;
     ngx_idempotency_body_tree_node_t  *node;
 
     node = &j->tree->nodes[j->parent];
 
-    if (node->type == NGX_IDEMPOTENCY_BODY_TREE_OBJECT
-        && ngx_idempotency_body_tree_sort(j->tree, j->parent))
-    {
-        return ngx_idempotency_json_error(j, "a name occurs twice");
+    if (node->type == NGX_IDEMPOTENCY_BODY_TREE_OBJECT) {
+        twice = ngx_idempotency_body_tree_sort(j->tree, j->parent);
+
+        if (twice) {
+
+            /* one of them, unless its name has escapes */
+
+            name = j->tree->nodes[twice].name;
+
+            if (name > j->start && name < j->last) {
+                j->pos = name - 1;
+            }
+
+            return ngx_idempotency_json_error(j, "a name occurs twice");
+        }
     }
 
     j->depth--;

@@ -5,11 +5,14 @@
 
 
 #include "ngx_http_idempotency_conf.h"
+#include "ngx_idempotency_from.h"
 #include "ngx_idempotency_redis.h"
 #include "ngx_idempotency_shm.h"
 #include "ngx_idempotency_sqlite.h"
 
 
+static ngx_int_t ngx_http_idempotency_conf_from(ngx_conf_t *cf,
+    ngx_idempotency_store_t *store);
 static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
     ngx_conf_t *cf, ngx_str_t *text);
 
@@ -29,6 +32,15 @@ static ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[] = {
     { ngx_string("LOCK"), NGX_HTTP_LOCK },
     { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
     { ngx_string("PATCH"), NGX_HTTP_PATCH },
+    { ngx_null_string, 0 }
+};
+
+
+static ngx_conf_enum_t  ngx_http_idempotency_conf_rejects[] = {
+    { ngx_string("reject"), NGX_HTTP_CONFLICT },
+    { ngx_string("reject=409"), NGX_HTTP_CONFLICT },
+    { ngx_string("reject=425"), NGX_HTTP_IDEMPOTENCY_TOO_EARLY },
+    { ngx_string("reject=503"), NGX_HTTP_SERVICE_UNAVAILABLE },
     { ngx_null_string, 0 }
 };
 
@@ -121,6 +133,10 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
         return "is duplicate: a store of this name is defined already";
     }
 
+    if (ngx_http_idempotency_conf_from(cf, store) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (ngx_strncmp(value[2].data, "shm:", 4) == 0) {
         return ngx_idempotency_shm_create(cf, store, &value[2],
                                           cf->args->nelts - 2,
@@ -146,6 +162,95 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
                        "\"redis\"", &value[2]);
 
     return NGX_CONF_ERROR;
+}
+
+
+/* takes "from=" out of the parameters: it is that of every kind of store */
+
+static ngx_int_t
+ngx_http_idempotency_conf_from(ngx_conf_t *cf, ngx_idempotency_store_t *store)
+{
+    ngx_str_t   *value, name;
+    ngx_uint_t   i, n;
+
+    value = cf->args->elts;
+
+    for (i = 3, n = 3; i < cf->args->nelts; i++) {
+
+        if (ngx_strncmp(value[i].data, "from=", 5) != 0) {
+            value[n++] = value[i];
+            continue;
+        }
+
+        name.data = value[i].data + 5;
+        name.len = value[i].len - 5;
+
+        if (name.len == 0 || store->from) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid or duplicate parameter \"%V\" of "
+                               "\"idempotency_store\" \"%V\", it must name "
+                               "one store, as in \"from=old\"",
+                               &value[i], &store->name);
+            return NGX_ERROR;
+        }
+
+        if (name.len == store->name.len
+            && ngx_strncmp(name.data, store->name.data, name.len) == 0)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\" of "
+                               "\"idempotency_store\" \"%V\", a store cannot "
+                               "take over from itself: define the old store "
+                               "under another name", &value[i], &store->name);
+            return NGX_ERROR;
+        }
+
+        store->from = ngx_http_idempotency_store_get(cf, &name);
+
+        if (store->from == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    cf->args->nelts = n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_conf_from_init(ngx_conf_t *cf)
+{
+    ngx_uint_t                          i;
+    ngx_idempotency_store_t            *store, **stores;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    stores = imcf->stores.elts;
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        store = stores[i];
+
+        if (store->from == NULL) {
+            continue;
+        }
+
+        if (store->from->from) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"from=%V\" of \"idempotency_store\" \"%V\" names "
+                          "a store that takes over from \"%V\" itself: finish "
+                          "that move first, then remove \"from=%V\" of "
+                          "\"%V\"", &store->from->name, &store->name,
+                          &store->from->from->name, &store->from->from->name,
+                          &store->from->name);
+            return NGX_ERROR;
+        }
+
+        ngx_idempotency_from_init(store);
+    }
+
+    return NGX_OK;
 }
 
 
@@ -243,6 +348,7 @@ ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_idempotency_loc_conf_t *ilcf = conf;
 
     ngx_str_t                         *value, s;
+    ngx_conf_enum_t                   *e;
     ngx_http_idempotency_main_conf_t  *imcf;
 
     if (ilcf->wait != NGX_CONF_UNSET_MSEC) {
@@ -251,10 +357,15 @@ ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
 
     value = cf->args->elts;
 
-    if (ngx_strcmp(value[1].data, "reject") == 0) {
-        ilcf->wait = 0;
-        return NGX_CONF_OK;
+    for (e = ngx_http_idempotency_conf_rejects; e->name.len; e++) {
+        if (ngx_strcmp(value[1].data, e->name.data) == 0) {
+            ilcf->wait = 0;
+            ilcf->in_progress = e->value;
+            return NGX_CONF_OK;
+        }
     }
+
+    ilcf->in_progress = NGX_HTTP_CONFLICT;
 
     if (ngx_strncmp(value[1].data, "wait=", 5) == 0) {
         s.data = value[1].data + 5;
@@ -267,7 +378,8 @@ ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf, ngx_command_t *cmd,
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in "
                            "\"idempotency_in_progress\", it must be "
-                           "\"reject\" or a time, as in \"wait=5s\"",
+                           "\"reject\", \"reject=409\", \"reject=425\", "
+                           "\"reject=503\", or a time, as in \"wait=5s\"",
                            &value[1]);
         return NGX_CONF_ERROR;
     }

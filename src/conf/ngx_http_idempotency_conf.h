@@ -69,6 +69,20 @@ char *ngx_http_idempotency_conf_describedby(ngx_conf_t *cf,
 char *ngx_http_idempotency_conf_slot(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/*
+ * When all stores are defined: those with "from=" begin to ask both stores.
+ * NGX_ERROR after having logged why not.
+ */
+ngx_int_t ngx_http_idempotency_conf_from_init(ngx_conf_t *cf);
+
+/*
+ * Sets conf->key_place, if the key is one variable of which clients can know:
+ * a header, an argument, a cookie or a field of the body.  Called when all of
+ * http{} was read.
+ */
+ngx_int_t ngx_http_idempotency_conf_key_place(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
+
 /* the default value of a directive that takes variables */
 ngx_http_complex_value_t *ngx_http_idempotency_conf_value(ngx_conf_t *cf,
     char *text);

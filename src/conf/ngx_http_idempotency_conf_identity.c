@@ -9,6 +9,11 @@
 #include "ngx_http_idempotency_field.h"
 
 
+static ngx_uint_t ngx_http_idempotency_conf_skip(ngx_str_t *name,
+    char *prefix);
+static ngx_int_t ngx_http_idempotency_conf_field_name(ngx_conf_t *cf,
+    ngx_str_t *name);
+static void ngx_http_idempotency_conf_header_name(u_char *p, u_char *last);
 static size_t ngx_http_idempotency_conf_constant(ngx_str_t *value);
 static char *ngx_http_idempotency_conf_fingerprint_parameter(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *ilcf, ngx_str_t *value);
@@ -86,6 +91,187 @@ ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
                ilcf->key_header.len);
 
     return NGX_CONF_OK;
+}
+
+
+ngx_int_t
+ngx_http_idempotency_conf_key_place(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    char       *type, *of;
+    u_char     *p, *last;
+    size_t      i;
+    ngx_str_t   name;
+    ngx_uint_t  header;
+
+    name = conf->key->value;
+    header = 0;
+    of = "";
+
+    if (name.len < 2 || name.data[0] != '$') {
+        return NGX_OK;
+    }
+
+    name.data++;
+    name.len--;
+
+    if (name.data[0] == '{' && name.data[name.len - 1] == '}') {
+        name.data++;
+        name.len -= 2;
+    }
+
+    for (i = 0; i < name.len; i++) {
+        if (!isalnum(name.data[i]) && name.data[i] != '_') {
+            return NGX_OK;
+        }
+    }
+
+    if (ngx_http_idempotency_conf_skip(&name, "http_")) {
+        type = "header ";
+        header = 1;
+
+    } else if (ngx_http_idempotency_conf_skip(&name, "arg_")) {
+        type = "query argument ";
+
+    } else if (ngx_http_idempotency_conf_skip(&name, "cookie_")) {
+        type = "cookie ";
+
+    } else {
+        type = "field ";
+
+        switch (ngx_http_idempotency_conf_field_name(cf, &name)) {
+
+        case NGX_OK:
+            of = " of the JSON body";
+            break;
+
+        case NGX_DONE:
+            of = " of the form";
+            break;
+
+        case NGX_DECLINED:
+            return NGX_OK;
+
+        default: /* NGX_ERROR */
+            return NGX_ERROR;
+        }
+    }
+
+    p = ngx_pnalloc(cf->pool, ngx_strlen(type) + name.len + ngx_strlen(of)
+                              + ngx_escape_json(NULL, name.data, name.len));
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    conf->key_place.data = p;
+
+    p = ngx_cpymem(p, type, ngx_strlen(type));
+    last = (u_char *) ngx_escape_json(p, name.data, name.len);
+
+    if (header) {
+        ngx_http_idempotency_conf_header_name(p, last);
+    }
+
+    last = ngx_cpymem(last, of, ngx_strlen(of));
+
+    conf->key_place.len = last - conf->key_place.data;
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_conf_skip(ngx_str_t *name, char *prefix)
+{
+    size_t  len;
+
+    len = ngx_strlen(prefix);
+
+    if (name->len <= len
+        || ngx_strncasecmp(name->data, (u_char *) prefix, len) != 0)
+    {
+        return 0;
+    }
+
+    name->data += len;
+    name->len -= len;
+
+    return 1;
+}
+
+
+/* "order.id": NGX_OK in JSON, NGX_DONE in a form, or NGX_DECLINED, NGX_ERROR */
+
+static ngx_int_t
+ngx_http_idempotency_conf_field_name(ngx_conf_t *cf, ngx_str_t *name)
+{
+    u_char                             *p;
+    size_t                              len;
+    ngx_uint_t                          i, n;
+    ngx_http_idempotency_field_t      **field;
+    ngx_http_idempotency_main_conf_t   *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_idempotency_module);
+
+    field = imcf->fields.elts;
+
+    for (i = 0; i < imcf->fields.nelts; i++) {
+
+        if (field[i]->name.len == name->len
+            && ngx_strncasecmp(field[i]->name.data, name->data, name->len)
+               == 0)
+        {
+            break;
+        }
+    }
+
+    if (i == imcf->fields.nelts) {
+        return NGX_DECLINED;
+    }
+
+    len = 0;
+
+    for (n = 0; n < field[i]->path.n; n++) {
+        len += field[i]->path.names[n].len + 1;
+    }
+
+    p = ngx_pnalloc(cf->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    name->data = p;
+
+    for (n = 0; n < field[i]->path.n; n++) {
+        p = ngx_cpymem(p, field[i]->path.names[n].data,
+                       field[i]->path.names[n].len);
+        *p++ = '.';
+    }
+
+    name->len = p - 1 - name->data;
+
+    return field[i]->json ? NGX_OK : NGX_DONE;
+}
+
+
+/* "idempotency_key" as people write it */
+
+static void
+ngx_http_idempotency_conf_header_name(u_char *p, u_char *last)
+{
+    ngx_uint_t  first;
+
+    for (first = 1; p < last; p++) {
+
+        if (*p == '_') {
+            *p = '-';
+            first = 1;
+            continue;
+        }
+
+        *p = first ? ngx_toupper(*p) : ngx_tolower(*p);
+        first = 0;
+    }
 }
 
 

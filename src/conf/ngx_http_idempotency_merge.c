@@ -135,6 +135,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->warned = 0;
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
+     *     conf->key_place = { 0, NULL };
      *     conf->source = NULL;
      *     conf->source_text = 0;
      *     conf->given.scope = NULL;
@@ -143,6 +144,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->epoch = NULL;
      *     conf->include = NULL;
      *     conf->exclude = NULL;
+     *     conf->in_progress = 0;
      *     conf->probe = { 0, NULL };
      *     conf->probe_place = NULL;
      *     conf->describedby = { 0, NULL };
@@ -156,6 +158,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->issued = NGX_CONF_UNSET;
     conf->sequence = NGX_CONF_UNSET_UINT;
     conf->max_key = NGX_CONF_UNSET;
+    conf->strict_key = NGX_CONF_UNSET;
     conf->fingerprint = NGX_CONF_UNSET_UINT;
     conf->secrets = NGX_CONF_UNSET_PTR;
     conf->duplicate = NGX_CONF_UNSET_UINT;
@@ -264,12 +267,19 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     if (conf->key == NULL) {
         conf->key = prev->key;
         conf->key_header = prev->key_header;
+        conf->key_place = prev->key_place;
     }
 
     if (conf->key == NULL) {
         conf->key = ngx_http_idempotency_conf_value(cf,
                                                     "$http_idempotency_key");
         ngx_str_set(&conf->key_header, "idempotency_key");
+        ngx_str_set(&conf->key_place, "header Idempotency-Key");
+
+    } else if (conf->key_place.len == 0
+               && ngx_http_idempotency_conf_key_place(cf, conf) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     if (conf->source == NULL) {
@@ -290,6 +300,7 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     }
 
     ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
+    ngx_conf_merge_value(conf->strict_key, prev->strict_key, 0);
 
     if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
         conf->fingerprint = prev->fingerprint;
@@ -436,7 +447,15 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_conf_merge_uint_value(conf->duplicate, prev->duplicate,
                               NGX_HTTP_IDEMPOTENCY_DUPLICATE_REPLAY);
 
-    ngx_conf_merge_msec_value(conf->wait, prev->wait, 0);
+    if (conf->wait == NGX_CONF_UNSET_MSEC) {
+        conf->wait = prev->wait;
+        conf->in_progress = prev->in_progress;
+    }
+
+    if (conf->wait == NGX_CONF_UNSET_MSEC) {
+        conf->wait = 0;
+        conf->in_progress = NGX_HTTP_CONFLICT;
+    }
 
     if (conf->unknown == NGX_CONF_UNSET_UINT) {
         conf->unknown = prev->unknown;

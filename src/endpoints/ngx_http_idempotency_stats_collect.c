@@ -92,6 +92,9 @@ static ngx_http_idempotency_stats_store_state_t
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "refused",
       "refuses new keys, see the error log" },
 
+    { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "old_store",
+      "the store of from= fails: new keys are refused" },
+
     { NGX_HTTP_IDEMPOTENCY_STATS_DOWN, "disconnected", "not connected" },
 
     { NGX_HTTP_IDEMPOTENCY_STATS_DEGRADED, "nearly_full",

@@ -164,6 +164,13 @@ ngx_http_idempotency_stats_json_store(
 
     ngx_http_idempotency_stats_json_unknown(store, unknowns, text);
 
+    if (store->store->from) {
+        ngx_http_idempotency_text_add(text, ",\"from\":{\"store\":\"");
+        ngx_http_idempotency_text_json(text, &store->store->from->name);
+        ngx_http_idempotency_text_add(text, "\",\"answers\":%uA}",
+                                      counts->old_answers);
+    }
+
     if (store->store->usage) {
         ngx_http_idempotency_text_add(text,
             ",\"zone\":{\"size\":%uz,\"free\":%uz,\"records\":%uz,"

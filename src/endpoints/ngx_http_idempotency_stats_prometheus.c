@@ -8,12 +8,13 @@
 #include "ngx_http_idempotency_context.h"
 
 
-/* one number of each store, of embedded ones only, or of those in Redis */
+/* one number of each store, or only of those that have it */
 
 typedef enum {
     NGX_HTTP_IDEMPOTENCY_STATS_ANY = 0,
     NGX_HTTP_IDEMPOTENCY_STATS_SHM,
-    NGX_HTTP_IDEMPOTENCY_STATS_REDIS
+    NGX_HTTP_IDEMPOTENCY_STATS_REDIS,
+    NGX_HTTP_IDEMPOTENCY_STATS_FROM
 } ngx_http_idempotency_stats_of_e;
 
 
@@ -46,6 +47,8 @@ static void ngx_http_idempotency_stats_connections(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_values(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static ngx_uint_t ngx_http_idempotency_stats_has(
+    ngx_idempotency_store_t *store, ngx_http_idempotency_stats_of_e of);
 
 
 #define ngx_http_idempotency_stats_at(field)                                  \
@@ -82,6 +85,11 @@ static ngx_http_idempotency_stats_value_t
     { "unknown_total", "counter", "Requests whose outcome became unknown.",
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
       ngx_http_idempotency_stats_at(counts.unknown) },
+
+    { "old_store_answers_total", "counter",
+      "Claims that only the store of from= could answer.",
+      NGX_HTTP_IDEMPOTENCY_STATS_FROM,
+      ngx_http_idempotency_stats_at(counts.old_answers) },
 
     { "zone_bytes", "gauge", "Size of an embedded store.",
       NGX_HTTP_IDEMPOTENCY_STATS_SHM,
@@ -441,10 +449,7 @@ ngx_http_idempotency_stats_values(ngx_http_idempotency_stats_t *stats,
         for (i = 0; i < stats->nstores; i++) {
             store = &stats->stores[i];
 
-            if (value->of != NGX_HTTP_IDEMPOTENCY_STATS_ANY
-                && (store->store->usage != NULL)
-                   != (value->of == NGX_HTTP_IDEMPOTENCY_STATS_SHM))
-            {
+            if (!ngx_http_idempotency_stats_has(store->store, value->of)) {
                 continue;
             }
 
@@ -453,5 +458,26 @@ ngx_http_idempotency_stats_values(ngx_http_idempotency_stats_t *stats,
             ngx_http_idempotency_text_add(text, "} %A\n",
                 *(ngx_atomic_t *) ((u_char *) store + value->offset));
         }
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_idempotency_stats_has(ngx_idempotency_store_t *store,
+    ngx_http_idempotency_stats_of_e of)
+{
+    switch (of) {
+
+    case NGX_HTTP_IDEMPOTENCY_STATS_SHM:
+        return store->usage != NULL;
+
+    case NGX_HTTP_IDEMPOTENCY_STATS_REDIS:
+        return store->usage == NULL;
+
+    case NGX_HTTP_IDEMPOTENCY_STATS_FROM:
+        return store->from != NULL;
+
+    default: /* ANY */
+        return 1;
     }
 }

@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_idempotency_body.h"
+#include "ngx_http_idempotency_context.h"
 
 
 #define NGX_HTTP_IDEMPOTENCY_BODY_STEP  32768
@@ -128,12 +129,38 @@ ngx_http_idempotency_body_parse(ngx_http_request_t *r, ngx_uint_t json,
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                      "idempotency request body is not %s: %s at byte %uz",
-                      json ? "JSON" : "a form", tree->error, tree->offset);
+        ngx_http_idempotency_body_refused(r, json ? "JSON" : "a form",
+                                          tree->error, tree->offset);
     }
 
     return rc;
+}
+
+
+void
+ngx_http_idempotency_body_refused(ngx_http_request_t *r, char *what,
+    char *error, size_t offset)
+{
+    u_char                      *p;
+    size_t                       len;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_get_ctx(r);
+
+    ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                  "idempotency request body is not %s: %s at byte %uz",
+                  what, error, offset);
+
+    len = sizeof("not :  at byte ") - 1 + ngx_strlen(what)
+          + ngx_strlen(error) + NGX_SIZE_T_LEN;
+
+    p = ctx ? ngx_pnalloc(r->pool, len) : NULL;
+
+    if (p) {
+        ctx->request_body.error.data = p;
+        ctx->request_body.error.len = ngx_sprintf(p, "not %s: %s at byte %uz",
+                                                  what, error, offset) - p;
+    }
 }
 
 

@@ -42,6 +42,13 @@ ngx_int_t ngx_http_idempotency_body_parse(ngx_http_request_t *r,
 void ngx_http_idempotency_body_free(ngx_http_request_t *r,
     ngx_idempotency_body_tree_t *tree);
 
+/*
+ * Logs that the body is not "what", JSON for example, and keeps the reason for
+ * the answer; the texts need no escaping in JSON.
+ */
+void ngx_http_idempotency_body_refused(ngx_http_request_t *r, char *what,
+    char *error, size_t offset);
+
 /* Is there a Content-Encoding other than "identity"? */
 ngx_uint_t ngx_http_idempotency_body_encoded(ngx_http_request_t *r);
 

@@ -20,6 +20,10 @@ static ngx_int_t ngx_http_idempotency_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_idempotency_op_e ngx_http_idempotency_capture_decide(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_capture_own_error(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
+static ngx_uint_t ngx_http_idempotency_capture_unclaimed(
+    ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *in);
 static ngx_idempotency_op_e ngx_http_idempotency_capture_outcome(
@@ -35,6 +39,10 @@ static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
 static ngx_int_t ngx_http_idempotency_capture_error(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_capture_problem(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_capture_replace(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *out);
 static void ngx_http_idempotency_capture_consume(ngx_chain_t *in);
 static void ngx_http_idempotency_capture_warn_by_close(ngx_http_request_t *r);
 
@@ -80,6 +88,13 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
             ngx_http_idempotency_dry_run_header(r, ctx);
         }
 
+        if (ctx
+            && ngx_http_idempotency_capture_own_error(r, ctx)
+            && ngx_http_idempotency_capture_unclaimed(r, ctx))
+        {
+            return ngx_http_idempotency_capture_problem(r, ctx);
+        }
+
         if (ngx_http_idempotency_upstream_asked(r)) {
             ngx_http_idempotency_answer_strip(r);
         }
@@ -90,6 +105,11 @@ ngx_http_idempotency_header_filter(ngx_http_request_t *r)
     if (ctx->capture.state == NGX_HTTP_IDEMPOTENCY_CAPTURE_OPEN) {
 
         if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_ERROR) {
+
+            if (ngx_http_idempotency_capture_own_error(r, ctx)) {
+                return ngx_http_idempotency_capture_problem(r, ctx);
+            }
+
             (void) ngx_http_idempotency_problem_retry(r,
                                          &ngx_http_idempotency_capture_retry);
         }
@@ -190,15 +210,69 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
                   type == NGX_IDEMPOTENCY_RELEASE ? "released" : "unknown",
                   r->headers_out.status);
 
-    if (!facts.answered && (facts.upstream || !facts.ran)) {
+    if (facts.answered || (facts.ran && !facts.upstream)) {
+        return type;
+    }
 
-        /* an error of nginx's own: another key might execute twice */
+    /* an error of nginx's own: another key might execute twice */
 
+    if (ngx_http_idempotency_capture_own_error(r, ctx)) {
+        ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_PROBLEM;
+
+    } else {
         (void) ngx_http_idempotency_problem_retry(r,
                                          &ngx_http_idempotency_capture_retry);
     }
 
     return type;
+}
+
+
+/*
+ * Is this the page that ngx_http_special_response_handler() makes for a 502,
+ * 503 or 504?  Clients of an API read problems, but where error_page has led
+ * to a page that one is sent, and a gRPC client reads neither.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_capture_own_error(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (r->headers_out.status < NGX_HTTP_BAD_GATEWAY
+        || r->headers_out.status > NGX_HTTP_GATEWAY_TIME_OUT
+        || r->err_status != r->headers_out.status
+        || ctx->upstream.earlier)
+    {
+        return 0;
+    }
+
+    if (!ngx_http_idempotency_upstream_failed_here(r, ctx)) {
+        return 0;
+    }
+
+    return r->headers_in.content_type == NULL
+           || ngx_http_idempotency_policy_grpc(
+                                         &r->headers_in.content_type->value)
+              == NGX_HTTP_IDEMPOTENCY_GRPC_NONE;
+}
+
+
+/*
+ * Was the request to be protected, and nothing was sent of it?  It has met
+ * limit_req, "return", or the error of an access check.
+ */
+
+static ngx_uint_t
+ngx_http_idempotency_capture_unclaimed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->conf->dry_run || ngx_http_idempotency_upstream_asked(r)) {
+        return 0;
+    }
+
+    return ctx->state < NGX_HTTP_IDEMPOTENCY_STATE_RUNS
+           || (ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_REFUSED
+               && ctx->refused >= NGX_HTTP_SPECIAL_RESPONSE);
 }
 
 
@@ -244,7 +318,7 @@ ngx_http_idempotency_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     default: /* NONE, OPEN */
 
-        if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_RECORD && in) {
+        if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_REPLACED && in) {
             ngx_http_idempotency_capture_consume(in);
             return NGX_OK;
         }
@@ -488,6 +562,10 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
         return ngx_http_idempotency_capture_error(r);
     }
 
+    if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_PROBLEM) {
+        return ngx_http_idempotency_capture_problem(r, ctx);
+    }
+
     rc = ngx_http_next_header_filter(r);
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only
@@ -544,11 +622,6 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
                   "or an operator, the answer of this request is dropped",
                   (size_t) 8, ctx->id.digest);
 
-    /* the body filter drops what is still to come */
-
-    ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_RECORD;
-    ngx_http_idempotency_capture_consume(ctx->capture.body);
-
     ngx_http_clean_header(r);
 
     verdict = ngx_http_idempotency_policy_duplicate(&ctx->op->record, NULL,
@@ -574,9 +647,39 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
         rc = ngx_http_idempotency_problem_fill(r, ctx, verdict, &out);
     }
 
-    if (rc != NGX_OK) {
-        return NGX_ERROR;
-    }
+    return rc == NGX_OK ? ngx_http_idempotency_capture_replace(r, ctx, &out)
+                        : NGX_ERROR;
+}
+
+
+/* A problem instead of nginx's own page, whose header has just come. */
+
+static ngx_int_t
+ngx_http_idempotency_capture_problem(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_chain_t                     out;
+    ngx_http_idempotency_verdict_e  verdict;
+
+    verdict = ngx_http_idempotency_upstream_sent(r, ctx)
+              ? NGX_HTTP_IDEMPOTENCY_ANSWER_LOST
+              : NGX_HTTP_IDEMPOTENCY_NOT_SENT;
+
+    return ngx_http_idempotency_problem_fill(r, ctx, verdict, &out) == NGX_OK
+           ? ngx_http_idempotency_capture_replace(r, ctx, &out) : NGX_ERROR;
+}
+
+
+/* The header was set, "out" is the body; what is still to come is dropped. */
+
+static ngx_int_t
+ngx_http_idempotency_capture_replace(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_chain_t *out)
+{
+    ngx_int_t  rc;
+
+    ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_REPLACED;
+    ngx_http_idempotency_capture_consume(ctx->capture.body);
 
     rc = ngx_http_next_header_filter(r);
 
@@ -584,7 +687,7 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
         return rc;
     }
 
-    return ngx_http_next_body_filter(r, &out);
+    return ngx_http_next_body_filter(r, out);
 }
 
 

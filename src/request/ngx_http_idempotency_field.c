@@ -10,6 +10,8 @@
 #include "ngx_idempotency_number.h"
 
 
+static void ngx_http_idempotency_field_twice(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);
 static ngx_int_t ngx_http_idempotency_field_load(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_uint_t json);
 static ngx_int_t ngx_http_idempotency_field_take(ngx_http_request_t *r,
@@ -59,6 +61,7 @@ ngx_http_idempotency_field_variable(ngx_http_request_t *r,
                       "idempotency field \"%V\" occurs twice in the form",
                       &field->name);
         ctx->request_body.invalid = 1;
+        ngx_http_idempotency_field_twice(r->main, ctx, &field->path.names[0]);
         return NGX_OK;
     }
 
@@ -73,6 +76,30 @@ ngx_http_idempotency_field_variable(ngx_http_request_t *r,
     v->not_found = 0;
 
     return NGX_OK;
+}
+
+
+/* the reason for the answer; without memory there is none */
+
+static void
+ngx_http_idempotency_field_twice(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name)
+{
+    u_char  *p, *last;
+
+    static ngx_str_t  before = ngx_string("ambiguous: it has twice the field ");
+
+    p = ngx_pnalloc(r->pool, before.len + name->len
+                             + ngx_escape_json(NULL, name->data, name->len));
+    if (p == NULL) {
+        return;
+    }
+
+    last = ngx_cpymem(p, before.data, before.len);
+    last = (u_char *) ngx_escape_json(last, name->data, name->len);
+
+    ctx->request_body.error.data = p;
+    ctx->request_body.error.len = last - p;
 }
 
 

@@ -281,9 +281,8 @@ ngx_http_idempotency_fingerprint_multipart(ngx_http_request_t *r,
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                      "idempotency request body is not multipart/form-data: "
-                      "%s at byte %uz", mp->error, mp->offset);
+        ngx_http_idempotency_body_refused(r, "multipart/form-data", mp->error,
+                                          mp->offset);
     }
 
     return rc;

@@ -126,7 +126,12 @@ ngx_http_idempotency_identify_parse(ngx_http_request_t *r,
 
     key = &ctx->identity.key;
 
-    if (ngx_idempotency_key_parse(value, ctx->conf->max_key, key, &escapes)
+    /* the draft is about a header: other values are not structured fields */
+
+    if (ngx_idempotency_key_parse(value, ctx->conf->max_key,
+                                  ctx->conf->strict_key
+                                  && ctx->conf->key_header.len,
+                                  key, &escapes)
         != NGX_OK)
     {
         return NGX_ABORT;

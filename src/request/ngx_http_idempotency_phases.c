@@ -147,6 +147,10 @@ ngx_http_idempotency_rewrite_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_idempotency_get_ctx(r);
 
+    if (ctx) {
+        ngx_http_idempotency_upstream_enter(r, ctx);
+    }
+
     if (ctx && ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_RUNS) {
         ngx_http_idempotency_upstream_arrive(r, ctx);
         return NGX_DECLINED;
@@ -173,6 +177,7 @@ ngx_http_idempotency_rewrite_handler(ngx_http_request_t *r)
             return NGX_ERROR;
         }
 
+        ngx_http_idempotency_upstream_enter(r, ctx);
         ngx_http_idempotency_upstream_begin(r, ctx);
 
         return NGX_DECLINED;

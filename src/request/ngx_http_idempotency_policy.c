@@ -8,7 +8,6 @@
 
 
 #define NGX_HTTP_PROXY_AUTH_REQUIRED  407
-#define NGX_HTTP_TOO_EARLY            425
 
 
 static ngx_uint_t ngx_http_idempotency_policy_listed(
@@ -194,7 +193,9 @@ ngx_http_idempotency_policy_grpc_status(const ngx_str_t *value)
 ngx_http_idempotency_verdict_e
 ngx_http_idempotency_policy_probe(ngx_uint_t status)
 {
-    if (status == NGX_HTTP_ACCEPTED || status == NGX_HTTP_TOO_EARLY) {
+    if (status == NGX_HTTP_ACCEPTED
+        || status == NGX_HTTP_IDEMPOTENCY_TOO_EARLY)
+    {
         return NGX_HTTP_IDEMPOTENCY_RUNNING;
     }
 

@@ -35,6 +35,11 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_TOKEN_NOT_ISSUED,
     NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER,
 
+    /* nginx's own errors, by what was sent */
+
+    NGX_HTTP_IDEMPOTENCY_NOT_SENT,
+    NGX_HTTP_IDEMPOTENCY_ANSWER_LOST,
+
     /* of lookups, where nothing was to be executed */
 
     NGX_HTTP_IDEMPOTENCY_NOT_FOUND,

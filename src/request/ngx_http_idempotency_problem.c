@@ -7,37 +7,12 @@
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_problem_text.h"
 #include "ngx_http_idempotency_wait.h"
-
-
-/* the strings need no escaping in JSON */
-
-typedef struct {
-    ngx_str_t                       line;          /* status */
-    ngx_http_idempotency_result_e   result;
-    ngx_str_t                       code;
-    ngx_str_t                       retry;
-    ngx_str_t                       retry_after;
-    ngx_str_t                       title;
-    ngx_str_t                       detail;
-} ngx_http_idempotency_problem_t;
-
-
-/* what differs in a profile; a status or code of length 0 stays */
-
-typedef struct {
-    ngx_http_idempotency_verdict_e  verdict;
-    ngx_str_t                       line;
-    ngx_str_t                       type;
-    ngx_str_t                       code;
-} ngx_http_idempotency_phrase_t;
 
 
 static ngx_int_t ngx_http_idempotency_problem_answer(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict);
-static void ngx_http_idempotency_problem_find(
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
-    ngx_http_idempotency_problem_t *problem);
 static ngx_uint_t ngx_http_idempotency_problem_status(
     ngx_http_idempotency_problem_t *problem);
 static ngx_int_t ngx_http_idempotency_problem_send(ngx_http_request_t *r,
@@ -48,244 +23,6 @@ static ngx_int_t ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem);
 static ngx_int_t ngx_http_idempotency_problem_link(ngx_http_request_t *r,
     ngx_str_t *url);
-static ngx_int_t ngx_http_idempotency_problem_body(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
-    ngx_http_idempotency_problem_t *problem, ngx_chain_t *out);
-static ngx_http_idempotency_phrase_t *ngx_http_idempotency_problem_phrase(
-    ngx_uint_t profile, ngx_http_idempotency_verdict_e verdict);
-static u_char *ngx_http_idempotency_problem_ietf(u_char *p,
-    ngx_http_idempotency_problem_t *problem, ngx_uint_t status,
-    ngx_str_t *url);
-static u_char *ngx_http_idempotency_problem_stripe(u_char *p,
-    ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *url);
-
-
-/* in the order of the verdicts, from KEY_MISSING on */
-
-static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
-
-    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_MISSING,
-      ngx_string("key_missing"), ngx_string("new-key"), ngx_null_string,
-      ngx_string("Idempotency key is missing"),
-      ngx_string("This operation needs an idempotency key. Send the request "
-                 "again with a key that was never used before.") },
-
-    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
-      ngx_string("key_invalid"), ngx_string("new-key"), ngx_null_string,
-      ngx_string("Idempotency key is invalid"),
-      ngx_string("The idempotency key is empty, too long, given twice, or has "
-                 "characters other than visible ASCII. Send the request "
-                 "again with one well-formed key.") },
-
-    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
-      ngx_string("source_missing"), ngx_string("never"), ngx_null_string,
-      ngx_string("Source of the request is missing"),
-      ngx_string("It cannot be told who sends this request. Send it with the "
-                 "credentials that this operation expects.") },
-
-    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
-      ngx_string("body_invalid"), ngx_string("new-key"), ngx_null_string,
-      ngx_string("Request body is invalid"),
-      ngx_string("The body is not a well-formed document of the type that "
-                 "this operation expects, or is compressed. It was not "
-                 "executed. Send a corrected request with a new key.") },
-
-    { ngx_string("422 Unprocessable Content"), NGX_HTTP_IDEMPOTENCY_MISMATCH,
-      ngx_string("key_reused"), ngx_string("new-key"), ngx_null_string,
-      ngx_string("Idempotency key is already used"),
-      ngx_string("This idempotency key was used before with another request. "
-                 "Send a new request with a new key.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_IN_PROGRESS,
-      ngx_string("in_progress"), ngx_string("same-key"), ngx_string("1"),
-      ngx_string("A request with this idempotency key is in progress"),
-      ngx_string("The first request with this idempotency key is still "
-                 "running. Retry later with the same key to get its "
-                 "answer.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_UNKNOWN,
-      ngx_string("outcome_unknown"), ngx_string("same-key"), ngx_null_string,
-      ngx_string("Outcome of the first request is unknown"),
-      ngx_string("The first request with this idempotency key may have been "
-                 "executed. It is not executed again until that is settled. "
-                 "Ask what happened before you use another key.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_REJECTED,
-      ngx_string("duplicate"), ngx_string("never"), ngx_null_string,
-      ngx_string("Request is a duplicate"),
-      ngx_string("The request with this idempotency key was executed before "
-                 "and is not executed again.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_REJECTED,
-      ngx_string("response_not_kept"), ngx_string("never"), ngx_null_string,
-      ngx_string("Answer of the first request was not kept"),
-      ngx_string("The request with this idempotency key was executed before, "
-                 "and its answer was not kept. It is not executed again.") },
-
-    { ngx_string("410 Gone"), NGX_HTTP_IDEMPOTENCY_EXPIRED,
-      ngx_string("key_expired"), ngx_string("never"), ngx_null_string,
-      ngx_string("Idempotency key has expired"),
-      ngx_string("The request with this idempotency key was executed before, "
-                 "and its answer is no longer kept. It is not executed "
-                 "again.") },
-
-    { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
-      ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
-      ngx_string("Idempotency store is unavailable"),
-      ngx_string("The store cannot be used now, so this request was not "
-                 "executed. Whether an earlier one with this idempotency key "
-                 "was is not known. Retry later with the same key.") },
-
-    { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
-      ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
-      ngx_string("Idempotency store is unavailable"),
-      ngx_string("There is a record of this idempotency key, and it cannot be "
-                 "read now: an earlier request may have been executed. It is "
-                 "not executed again. Retry later with the same key, do not "
-                 "use another one.") },
-
-    { ngx_string("425 Too Early"), NGX_HTTP_IDEMPOTENCY_REJECTED,
-      ngx_string("early_data"), ngx_string("same-key"), ngx_null_string,
-      ngx_string("Request came in TLS early data"),
-      ngx_string("Early data can be replayed by others, so the request was "
-                 "not executed. Send it again with the same key once the "
-                 "handshake is complete.") },
-
-    { ngx_string("403 Forbidden"), NGX_HTTP_IDEMPOTENCY_NOT_ISSUED,
-      ngx_string("not_issued"), ngx_string("new-key"), ngx_null_string,
-      ngx_string("Idempotency key was not issued"),
-      ngx_string("The idempotency key must be a token that was issued to you "
-                 "and has not expired. Fetch a token and send the request "
-                 "with it.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OUT_OF_ORDER,
-      ngx_string("out_of_order"), ngx_string("never"), ngx_null_string,
-      ngx_string("Number is out of order"),
-      ngx_string("Requests are executed in the order of their numbers, and it "
-                 "is not the turn of this one. It was not executed now. Go on "
-                 "with the number that is expected, or with a higher "
-                 "epoch.") },
-
-    { ngx_string("404 Not Found"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("not_found"), ngx_string("same-key"), ngx_null_string,
-      ngx_string("Nothing is known of this idempotency key"),
-      ngx_string("No request with this idempotency key was executed or is "
-                 "running, as far as is remembered. A request with it would "
-                 "be executed.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("fence_mismatch"), ngx_string("never"), ngx_null_string,
-      ngx_string("Record has another fence"),
-      ngx_string("The record was changed since it was looked at. Nothing was "
-                 "done. Look at it again, and name the fence that it has "
-                 "now.") },
-
-    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("state_mismatch"), ngx_string("never"), ngx_null_string,
-      ngx_string("Record is in another state"),
-      ngx_string("Only a record that is unknown can be resolved, and only one "
-                 "that nobody is executing can be purged. Nothing was "
-                 "done.") },
-
-    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("argument_invalid"), ngx_string("never"), ngx_null_string,
-      ngx_string("Argument is missing or invalid"),
-      ngx_string("DELETE needs fence=, POST needs fence= and resolve=executed "
-                 "or resolve=not-executed; an answer needs status= from 200 "
-                 "to 599. A list needs state= and a cursor= as it was given. "
-                 "Nothing was done.") },
-
-    { ngx_string("405 Method Not Allowed"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("method_not_allowed"), ngx_string("never"), ngx_null_string,
-      ngx_string("Method is not allowed"),
-      ngx_string("The header Allow tells which methods are.") },
-
-    { ngx_string("413 Content Too Large"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("answer_too_large"), ngx_string("never"), ngx_null_string,
-      ngx_string("Answer is too large to be kept"),
-      ngx_string("The answer is larger than idempotency_max_response. Nothing "
-                 "was done. Resolve with a smaller one, or without a body and "
-                 "without status=.") },
-
-    { ngx_string("403 Forbidden"), NGX_HTTP_IDEMPOTENCY_OFF,
-      ngx_string("cross_site"), ngx_string("never"), ngx_null_string,
-      ngx_string("Request comes from another site"),
-      ngx_string("Records are not changed on behalf of a page of another "
-                 "site. The header Origin must name the host that the request "
-                 "is sent to, and Sec-Fetch-Site must be same-origin or none, "
-                 "if they are sent. Nothing was done.") }
-};
-
-
-static ngx_str_t  ngx_http_idempotency_problem_type =
-    ngx_string("application/problem+json");
-
-static ngx_str_t  ngx_http_idempotency_problem_json =
-    ngx_string("application/json");
-
-
-/* the first entry is for all that have none */
-
-static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_stripe[] =
-{
-    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
-      ngx_string("invalid_request_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_string("400 Bad Request"),
-      ngx_string("idempotency_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_RUNNING, ngx_null_string,
-      ngx_string("idempotency_error"), ngx_string("idempotency_key_in_use") },
-
-    { NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN, ngx_null_string,
-      ngx_string("idempotency_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_DUPLICATE, ngx_null_string,
-      ngx_string("idempotency_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_NOT_KEPT, ngx_null_string,
-      ngx_string("idempotency_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED, ngx_null_string,
-      ngx_string("idempotency_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
-      ngx_string("api_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE, ngx_null_string,
-      ngx_string("api_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
-      ngx_null_string, ngx_null_string }
-};
-
-
-static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_acp[] =
-{
-    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
-      ngx_string("invalid_request"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_KEY_MISSING, ngx_null_string,
-      ngx_string("invalid_request"), ngx_string("idempotency_key_required") },
-
-    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_null_string,
-      ngx_string("invalid_request"), ngx_string("idempotency_conflict") },
-
-    { NGX_HTTP_IDEMPOTENCY_RUNNING, ngx_null_string,
-      ngx_string("invalid_request"), ngx_string("idempotency_in_flight") },
-
-    { NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN, ngx_null_string,
-      ngx_string("processing_error"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
-      ngx_string("service_unavailable"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE, ngx_null_string,
-      ngx_string("service_unavailable"), ngx_null_string },
-
-    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
-      ngx_null_string, ngx_null_string }
-};
 
 
 ngx_int_t
@@ -405,47 +142,6 @@ ngx_http_idempotency_problem_event(ngx_http_idempotency_ctx_t *ctx,
 }
 
 
-ngx_http_idempotency_result_e
-ngx_http_idempotency_problem_result(ngx_http_idempotency_verdict_e verdict,
-    ngx_str_t **code)
-{
-    ngx_http_idempotency_problem_t  *problem;
-
-    problem = &ngx_http_idempotency_problems[verdict
-                                          - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
-
-    *code = &problem->code;
-
-    return problem->result;
-}
-
-
-static void
-ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
-    ngx_http_idempotency_verdict_e verdict,
-    ngx_http_idempotency_problem_t *problem)
-{
-    ngx_http_idempotency_phrase_t  *phrase;
-
-    *problem = ngx_http_idempotency_problems[verdict
-                                          - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
-
-    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_IETF) {
-        return;
-    }
-
-    phrase = ngx_http_idempotency_problem_phrase(ctx->conf->profile, verdict);
-
-    if (phrase->line.len) {
-        problem->line = phrase->line;
-    }
-
-    if (phrase->code.len) {
-        problem->code = phrase->code;
-    }
-}
-
-
 static ngx_uint_t
 ngx_http_idempotency_problem_status(ngx_http_idempotency_problem_t *problem)
 {
@@ -529,9 +225,11 @@ static ngx_int_t
 ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem)
 {
+    ngx_str_t  *page;
+
     static ngx_str_t  retry_after = ngx_string("Retry-After");
 
-    /* Stripe's libraries read this header before the status */
+    /* Stripe's libraries retry by this header, whatever the status is */
 
     static ngx_str_t  should_retry = ngx_string("Stripe-Should-Retry");
     static ngx_str_t  yes = ngx_string("true");
@@ -562,17 +260,17 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
         && ngx_http_idempotency_header_add(&r->headers_out.headers,
                                            &should_retry,
                                            problem->retry.data[0] == 's'
+                                           && problem->result
+                                              != NGX_HTTP_IDEMPOTENCY_MISMATCH
                                            ? &yes : &no)
            == NULL)
     {
         return NGX_ERROR;
     }
 
-    if (ctx->conf->describedby.len == 0) {
-        return NGX_OK;
-    }
+    page = ngx_http_idempotency_problem_page(ctx);
 
-    return ngx_http_idempotency_problem_link(r, &ctx->conf->describedby);
+    return page->len ? ngx_http_idempotency_problem_link(r, page) : NGX_OK;
 }
 
 
@@ -614,153 +312,4 @@ ngx_http_idempotency_problem_link(ngx_http_request_t *r, ngx_str_t *url)
     }
 
     return ngx_http_idempotency_add_multi_header(r, &r->headers_out.link, h);
-}
-
-
-static ngx_http_idempotency_phrase_t *
-ngx_http_idempotency_problem_phrase(ngx_uint_t profile,
-    ngx_http_idempotency_verdict_e verdict)
-{
-    ngx_http_idempotency_phrase_t  *phrase, *phrases;
-
-    phrases = (profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE)
-              ? ngx_http_idempotency_problem_by_stripe
-              : ngx_http_idempotency_problem_by_acp;
-
-    for (phrase = phrases; phrase->type.len; phrase++) {
-        if (phrase->verdict == verdict) {
-            return phrase;
-        }
-    }
-
-    return phrases;
-}
-
-
-static ngx_int_t
-ngx_http_idempotency_problem_body(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
-    ngx_http_idempotency_problem_t *problem, ngx_chain_t *out)
-{
-    size_t      len;
-    u_char     *p;
-    ngx_buf_t  *b;
-    ngx_str_t  *url, *type, *media;
-
-    url = &ctx->conf->describedby;
-    type = &ngx_http_idempotency_problem_phrase(ctx->conf->profile,
-                                                verdict)->type;
-    media = &ngx_http_idempotency_problem_json;
-
-    /* the URL was checked at configuration */
-
-    len = sizeof("{\"error\":{\"type\":\"\",\"title\":\"\",\"status\":,"
-                 "\"detail\":\"\",\"code\":\"\",\"message\":\"\","
-                 "\"doc_url\":\"about:blank#\",\"original_status\":,"
-                 "\"expected\":,\"fence\":,\"state\":\"tombstone\"}}\n")
-          + url->len + 2 * problem->code.len + type->len
-          + problem->title.len + problem->detail.len + 3 * NGX_INT64_LEN;
-
-    b = ngx_create_temp_buf(r->pool, len);
-    if (b == NULL) {
-        return NGX_ERROR;
-    }
-
-    p = b->last;
-
-    switch (ctx->conf->profile) {
-
-    case NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE:
-        p = ngx_http_idempotency_problem_stripe(p, problem, type, url);
-        break;
-
-    case NGX_HTTP_IDEMPOTENCY_PROFILE_ACP:
-        p = ngx_sprintf(p, "{\"type\":\"%V\",\"code\":\"%V\","
-                        "\"message\":\"%V\"",
-                        type, &problem->code, &problem->detail);
-        break;
-
-    default: /* NGX_HTTP_IDEMPOTENCY_PROFILE_IETF */
-        media = &ngx_http_idempotency_problem_type;
-        p = ngx_http_idempotency_problem_ietf(p, problem,
-                                              r->headers_out.status, url);
-        break;
-    }
-
-    if (ctx->op && ctx->op->record.status
-        && problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED)
-    {
-        p = ngx_sprintf(p, ",\"original_status\":%ui",
-                        ctx->op->record.status);
-    }
-
-    if (verdict == NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER
-        && ctx->op->expects)
-    {
-        p = ngx_sprintf(p, ",\"expected\":%uL", ctx->op->expected);
-    }
-
-    if (verdict == NGX_HTTP_IDEMPOTENCY_OTHER_FENCE
-        || verdict == NGX_HTTP_IDEMPOTENCY_OTHER_STATE)
-    {
-        p = ngx_sprintf(p, ",\"fence\":%uL,\"state\":\"%V\"",
-                        ctx->op->record.fence,
-                        &ngx_idempotency_states[ctx->op->record.state]);
-    }
-
-    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE) {
-        *p++ = '}';
-    }
-
-    *p++ = '}';
-    *p++ = '\n';
-
-    b->last = p;
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    r->headers_out.content_type = *media;
-    r->headers_out.content_type_len = media->len;
-    r->headers_out.content_type_lowcase = NULL;
-    r->headers_out.content_length_n = b->last - b->pos;
-
-    out->buf = b;
-    out->next = NULL;
-
-    return NGX_OK;
-}
-
-
-static u_char *
-ngx_http_idempotency_problem_ietf(u_char *p,
-    ngx_http_idempotency_problem_t *problem, ngx_uint_t status, ngx_str_t *url)
-{
-    if (url->len) {
-        p = ngx_sprintf(p, "{\"type\":\"%V#%V\"", url, &problem->code);
-
-    } else {
-        p = ngx_sprintf(p, "{\"type\":\"about:blank\"");
-    }
-
-    return ngx_sprintf(p,
-                       ",\"title\":\"%V\",\"status\":%ui,\"detail\":\"%V\","
-                       "\"code\":\"%V\"",
-                       &problem->title, status, &problem->detail,
-                       &problem->code);
-}
-
-
-static u_char *
-ngx_http_idempotency_problem_stripe(u_char *p,
-    ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *url)
-{
-    p = ngx_sprintf(p, "{\"error\":{\"type\":\"%V\",\"code\":\"%V\","
-                    "\"message\":\"%V\"",
-                    type, &problem->code, &problem->detail);
-
-    if (url->len) {
-        p = ngx_sprintf(p, ",\"doc_url\":\"%V#%V\"", url, &problem->code);
-    }
-
-    return p;
 }

@@ -193,6 +193,36 @@ ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
 }
 
 
+void
+ngx_http_idempotency_upstream_enter(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ctx->upstream.entry = r->upstream;
+    ctx->upstream.entry_status = r->err_status;
+    ctx->upstream.refused_here = 0;
+}
+
+
+ngx_uint_t
+ngx_http_idempotency_upstream_failed_here(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_http_upstream_t  *u;
+
+    if (r->err_status != ctx->upstream.entry_status
+        || ctx->upstream.refused_here)
+    {
+        return 1;
+    }
+
+    u = r->upstream;
+
+    return u != NULL
+           && (void *) u != ctx->upstream.entry
+           && u->headers_in.status_n == 0;
+}
+
+
 /* The upstream that was asked to execute, or NULL, and how often. */
 
 static ngx_uint_t

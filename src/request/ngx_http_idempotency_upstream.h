@@ -62,6 +62,17 @@ off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
 ngx_uint_t ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
+/*
+ * Was the error that nginx reports made in this location?  Otherwise error_page
+ * has led here with that status, and what the location sends is the page.
+ */
+ngx_uint_t ngx_http_idempotency_upstream_failed_here(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
+/* The request enters a location: for the above. */
+void ngx_http_idempotency_upstream_enter(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+
 /* The upstream's header line of that name, or NULL. */
 ngx_str_t *ngx_http_idempotency_upstream_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *name);

@@ -288,6 +288,7 @@ ngx_http_idempotency_upstream_refuse(ngx_http_request_t *r,
     }
 
     ctx->upstream.refused = 1;
+    ctx->upstream.refused_here = 1;
 
     ngx_http_idempotency_upstream_facts(r, ctx, &facts);
 

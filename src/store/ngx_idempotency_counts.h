@@ -41,6 +41,7 @@ typedef enum {
     NGX_IDEMPOTENCY_REFUSAL_DAMAGED,        /* the zone cannot be read */
     NGX_IDEMPOTENCY_REFUSAL_DISK,           /* its disk fails */
     NGX_IDEMPOTENCY_REFUSAL_OTHER,          /* any other error of Redis */
+    NGX_IDEMPOTENCY_REFUSAL_OLD_STORE,      /* the store of "from=" fails */
 
     NGX_IDEMPOTENCY_REFUSAL_N
 } ngx_idempotency_refusal_e;
@@ -76,6 +77,8 @@ typedef struct {
     ngx_atomic_t                    abandoned;   /* leases of workers that
                                                     were killed */
     ngx_atomic_t                    cached;      /* claims from the cache */
+    ngx_atomic_t                    old_answers; /* claims that only the store
+                                                    of "from=" has answered */
     ngx_atomic_t                    losses;      /* of data, detected */
     ngx_atomic_t                    unacked;     /* too few replicas */
     ngx_atomic_t                    retries;     /* in background */

@@ -67,7 +67,8 @@ ngx_str_t  ngx_idempotency_refusals[] = {
     ngx_string("full"),
     ngx_string("damaged"),
     ngx_string("disk"),
-    ngx_string("other")
+    ngx_string("other"),
+    ngx_string("old_store")
 };
 
 
@@ -139,7 +140,7 @@ ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
     op->submitted = ngx_current_msec;
     op->refusal = NGX_IDEMPOTENCY_REFUSAL_NONE;
 
-    if (op->store->unknowns) {
+    if (op->store->unknowns && !op->part) {
         ngx_idempotency_op_begins(op);
     }
 
@@ -222,6 +223,10 @@ static void
 ngx_idempotency_op_count(ngx_idempotency_op_t *op)
 {
     ngx_idempotency_store_counts_t  *counts;
+
+    if (op->part) {
+        return;
+    }
 
     counts = op->store->counts;
 
@@ -413,7 +418,7 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
 static void
 ngx_idempotency_op_settled(ngx_idempotency_op_t *op)
 {
-    if (op->result != NGX_IDEMPOTENCY_OK) {
+    if (op->result != NGX_IDEMPOTENCY_OK || op->part) {
         return;
     }
 

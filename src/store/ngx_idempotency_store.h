@@ -237,6 +237,11 @@ typedef struct {
 /*
  * One operation.  It has a pool of its own and lives until its caller frees
  * it, or, once detached, until it is finished.
+ *
+ * "granted" is for claim, probe and issue: the fence that another store has
+ * given for the same, or 0.  The new fence is that one, or the next of the
+ * record if that is higher, instead of one by the clock of this store; and
+ * whether it is the turn of a number is not asked again.
  */
 
 struct ngx_idempotency_op_s {
@@ -249,6 +254,7 @@ struct ngx_idempotency_op_s {
     ngx_idempotency_identity_t      id;
     ngx_uint_t                      flags;
     uint64_t                        fence;        /* as it was seen */
+    uint64_t                        granted;      /* see below */
     ngx_msec_t                      lease;        /* claim, probe */
     time_t                          ttl;          /* of done or issued */
     time_t                          tombstone;
@@ -286,7 +292,24 @@ struct ngx_idempotency_op_s {
     unsigned                        detached:1;   /* its caller has left */
     unsigned                        unsure:1;     /* failed, may have worked */
     unsigned                        expects:1;    /* expected is set */
+    unsigned                        part:1;       /* of another operation on
+                                                     this store, see from.c */
 };
+
+
+/*
+ * Does it read the answer of a record, so that a cache of done records may
+ * serve it?  A number of a sequence depends on its mark as well.
+ */
+
+static ngx_inline ngx_uint_t
+ngx_idempotency_op_reads_answer(ngx_idempotency_op_t *op)
+{
+    return !(op->flags & NGX_IDEMPOTENCY_SEQUENCE)
+           && (op->type == NGX_IDEMPOTENCY_CLAIM
+               || (op->type == NGX_IDEMPOTENCY_FETCH
+                   && !(op->flags & NGX_IDEMPOTENCY_FETCH_BARE)));
+}
 
 
 /* the names of operations and results */
@@ -317,6 +340,10 @@ struct ngx_idempotency_store_s {
      */
     ngx_idempotency_listen_pt       listen;
     ngx_idempotency_unlisten_pt     unlisten;
+
+    /* the store of "from=", or NULL; "direct" is submit without it */
+    ngx_idempotency_store_t        *from;
+    ngx_idempotency_submit_pt       direct;
 
     void                           *data;
     ngx_idempotency_store_counts_t *counts;       /* of this worker */

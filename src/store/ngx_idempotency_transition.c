@@ -103,7 +103,12 @@ ngx_idempotency_transition_claim(ngx_idempotency_transition_t *t)
         return ngx_idempotency_transition_claim_record(t);
     }
 
-    if (mark->exists && !ngx_idempotency_transition_in_turn(t)) {
+    /* if another store has granted it, that one has checked its turn */
+
+    if (mark->exists
+        && op->granted == 0
+        && !ngx_idempotency_transition_in_turn(t))
+    {
         return NGX_IDEMPOTENCY_OUT_OF_ORDER;
     }
 
@@ -126,7 +131,8 @@ ngx_idempotency_transition_claim(ngx_idempotency_transition_t *t)
     }
 
     if (!mark->exists
-        || op->id.epoch != mark->epoch || op->id.number >= mark->next)
+        || op->id.epoch > mark->epoch
+        || (op->id.epoch == mark->epoch && op->id.number >= mark->next))
     {
         mark->exists = 1;
         mark->epoch = op->id.epoch;
@@ -211,6 +217,7 @@ ngx_idempotency_transition_claim_record(ngx_idempotency_transition_t *t)
         /* the reply was lost, or this is a copy of an old claim */
 
         if (stored->state == NGX_IDEMPOTENCY_EXECUTING) {
+            stored->fence = ngx_max(stored->fence, op->granted);
             stored->lease = t->now + op->lease;
             t->change = NGX_IDEMPOTENCY_TOUCHED;
 
@@ -637,7 +644,11 @@ ngx_idempotency_transition_owns(ngx_idempotency_transition_t *t)
 static uint64_t
 ngx_idempotency_transition_fence(ngx_idempotency_transition_t *t)
 {
-    return ngx_max(t->stored.fence + 1, t->fence);
+    uint64_t  fence;
+
+    fence = t->op->granted ? t->op->granted : t->fence;
+
+    return ngx_max(t->stored.fence + 1, fence);
 }
 
 

@@ -161,7 +161,7 @@ class C20(Campaign):
                 self.judge(folder + '/main.db', cut.moment)
                 if number in ask:
                     await self.ask_again(cut.moment)
-                if len(self.wrong) > 20:
+                if len(self.wrong) > 20 or self.wrong and number in ask:
                     break
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -247,10 +247,10 @@ class C20(Campaign):
             await asyncio.gather(*[some() for _ in range(8)])
         finally:
             alarms = again.gw.alarms(()) if again.gw else []
+            await self.keep_log(again.root, again.gw.log() if again.gw
+                                else '')
             await again.stop()
-            effects = read_ledger(again.root + '/ledger')
-            shutil.rmtree(root)
-            shutil.rmtree(again.root)
+        effects = read_ledger(again.root + '/ledger')
         self.counts['asked again'] += len(load.attempts)
         twice = [e.key for e in effects if e.key in done]
         for key in twice:
@@ -261,6 +261,9 @@ class C20(Campaign):
                 self.again_lost(a)
         if alarms:
             self.wrong.append(('L2', 'after a cut: ' + alarms[0]))
+        if not self.wrong:
+            shutil.rmtree(root)
+            shutil.rmtree(again.root)
 
     def again(self, key):
         self.wrong.append(('S1', '%s was executed before a cut, and again '

@@ -77,14 +77,14 @@ class C19(Campaign):
 
 
 class SmallDisk:
-    """A file system of a few megabytes where root may mount one; else files
-    that cannot grow.
+    """A small file system where root may mount one, but larger than a WAL may
+    become; else files that cannot grow.
     """
 
     def __init__(self, folder, disk):
         self.folder, self.disk = folder, disk
         self.mounted = os.getuid() == 0 and subprocess.run(
-            ['mount', '-t', 'tmpfs', '-o', 'size=24m,mode=700', 'none',
+            ['mount', '-t', 'tmpfs', '-o', 'size=96m,mode=700', 'none',
              folder], capture_output=True).returncode == 0
         atexit.register(self.end)
 

@@ -237,6 +237,9 @@ def judge(key, n, body, begin, end, reply, left, keyless):
             kind = 'refused'
             _, _, rest = reply.body.partition(b'"code":"')
             code = rest.partition(b'"')[0].decode()
+            if code == 'not_sent' or (code == 'outcome_unknown'
+                                      and status != 409):
+                kind, code = 'nginx', None
         else:
             kind = 'nginx'
     return Attempt('' if keyless else key.name, n, body, begin, end, kind,

@@ -34,6 +34,10 @@ STORE = os.environ.get('TEST_NGINX_STORE')
 SQLITE = STORE if STORE and STORE.startswith('sqlite:') else None
 REDIS = None if SQLITE else STORE
 
+# the target of a store that the store under test takes over from; "same": one
+# of the same kind
+FROM = os.environ.get('TEST_NGINX_FROM')
+
 CONF = '''
 load_module %(module)s;
 %(user)s
@@ -118,13 +122,24 @@ class Gateway:
         self.wait_port()
 
     def default_store(self, size):
+        name = os.path.basename(self.root)
+        target = self.default_target(size, name)
+        if FROM:
+            # a store that takes over from an empty one does the same
+            target += ' from=before; idempotency_store before ' + (
+                self.default_target(size, name + '-before')
+                if FROM == 'same' else FROM)
+        return target
+
+    @staticmethod
+    def default_target(size, name):
         if SQLITE:
             return '%s/%s.db %s' % (
-                SQLITE, os.path.basename(self.root),
+                SQLITE, name,
                 os.environ.get('TEST_SQLITE_OPTIONS', 'timeout=5s'))
         if REDIS is None:
             return 'shm:' + size
-        return '%s prefix=%s:' % (REDIS, os.path.basename(self.root))
+        return '%s prefix=%s:' % (REDIS, name)
 
     def write(self, **changes):
         self.conf.update(changes)

@@ -1,6 +1,7 @@
 
 /*
- * A key, bare or quoted: what is accepted is one key, however it is written.
+ * A key, bare or quoted: what is accepted is one key, however it is written,
+ * and what is strict is a key that is accepted otherwise, too.
  */
 
 
@@ -12,7 +13,7 @@
 
 
 static ngx_int_t fuzz_parse(ngx_pool_t *pool, ngx_str_t *value,
-    ngx_str_t *key);
+    ngx_uint_t strict, ngx_str_t *key);
 
 
 void
@@ -26,11 +27,21 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
 {
     u_char     *p;
     size_t      i;
+    ngx_int_t   rc;
     ngx_str_t   key, again, quoted;
 
-    if (fuzz_parse(pool, in, &key) != NGX_OK) {
+    /* what is strict is accepted, and the same key */
+
+    rc = fuzz_parse(pool, in, 1, &again);
+
+    if (fuzz_parse(pool, in, 0, &key) != NGX_OK) {
+        fuzz_want(rc != NGX_OK);
         return;
     }
+
+    fuzz_want(rc != NGX_OK
+              || (again.len == key.len
+                  && ngx_memcmp(again.data, key.data, key.len) == 0));
 
     fuzz_want(key.len > 0 && key.len <= FUZZ_MAX_KEY && key.len <= in->len);
 
@@ -55,20 +66,22 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
     *p++ = ' ';
     quoted.len = p - quoted.data;
 
-    fuzz_want(fuzz_parse(pool, &quoted, &again) == NGX_OK);
+    fuzz_want(fuzz_parse(pool, &quoted, 1, &again) == NGX_OK);
     fuzz_want(again.len == key.len
               && ngx_memcmp(again.data, key.data, key.len) == 0);
 }
 
 
 static ngx_int_t
-fuzz_parse(ngx_pool_t *pool, ngx_str_t *value, ngx_str_t *key)
+fuzz_parse(ngx_pool_t *pool, ngx_str_t *value, ngx_uint_t strict,
+    ngx_str_t *key)
 {
     u_char     *p;
     size_t      escapes;
     ngx_int_t   rc;
 
-    rc = ngx_idempotency_key_parse(value, FUZZ_MAX_KEY, key, &escapes);
+    rc = ngx_idempotency_key_parse(value, FUZZ_MAX_KEY, strict, key,
+                                   &escapes);
 
     if (rc != NGX_OK) {
         fuzz_want(rc == NGX_ABORT);

@@ -245,7 +245,8 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop)
 
     p = ngx_idempotency_redis_op_number(p, 8, id->number);
     p = ngx_idempotency_redis_op_number(p, 8, id->number + 1);
-    (void) ngx_idempotency_redis_op_number(p, 8, id->epoch);
+    p = ngx_idempotency_redis_op_number(p, 8, id->epoch);
+    (void) ngx_idempotency_redis_op_number(p, 8, lease ? 0 : op->granted);
 
     if (op->type == NGX_IDEMPOTENCY_COMPLETE
         || (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))

@@ -83,7 +83,7 @@ ngx_idempotency_redis_op_submit(ngx_idempotency_op_t *op)
 /*
  * A record that is done changes only when it is purged, which is published.  A
  * worker that is subscribed to purges may answer from memory what was fetched
- * since it has subscribed.  A number of a sequence depends on its mark as well.
+ * since it has subscribed.
  */
 
 static ngx_int_t
@@ -96,8 +96,7 @@ ngx_idempotency_redis_op_from_cache(ngx_idempotency_op_t *op)
     ctx = op->store->data;
 
     if (ctx->cache == NULL
-        || op->type != NGX_IDEMPOTENCY_CLAIM
-        || (op->flags & NGX_IDEMPOTENCY_SEQUENCE)
+        || !ngx_idempotency_op_reads_answer(op)
         || ngx_idempotency_redis_purge_since(&ctx->redis, &since) != NGX_OK
         || ngx_idempotency_cache_get(ctx->cache, op->id.digest, since, op->pool,
                                      &cached)
@@ -118,7 +117,8 @@ ngx_idempotency_redis_op_from_cache(ngx_idempotency_op_t *op)
         return NGX_DECLINED;
     }
 
-    op->result = NGX_IDEMPOTENCY_EXISTS;
+    op->result = op->type == NGX_IDEMPOTENCY_CLAIM ? NGX_IDEMPOTENCY_EXISTS
+                                                   : NGX_IDEMPOTENCY_OK;
 
     ngx_idempotency_count(ctx->store->counts->cached);
 
@@ -456,11 +456,9 @@ ngx_idempotency_redis_op_to_cache(ngx_idempotency_op_t *op, ngx_str_t *value,
         return;
     }
 
-    if (op->type != NGX_IDEMPOTENCY_CLAIM
-        || op->result != NGX_IDEMPOTENCY_EXISTS
+    if (!ngx_idempotency_op_reads_answer(op)
         || op->record.state != NGX_IDEMPOTENCY_DONE
-        || !op->record.kept
-        || (op->flags & NGX_IDEMPOTENCY_SEQUENCE))
+        || !op->record.kept)
     {
         return;
     }
@@ -563,7 +561,8 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
         rop->refusal = ngx_idempotency_redis_op_refusal(rop->cmd.refusal);
     }
 
-    if (op->type == NGX_IDEMPOTENCY_CLAIM
+    if ((op->type == NGX_IDEMPOTENCY_CLAIM
+         || op->type == NGX_IDEMPOTENCY_FETCH)
         && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) > 0)
     {
         ngx_idempotency_redis_background_retry(rop);

@@ -30,7 +30,7 @@
  * scripts/parts/read.lua and reply.lua
  */
 #define NGX_IDEMPOTENCY_REDIS_ARGUMENT                                        \
-    (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 72)
+    (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 80)
 #define NGX_IDEMPOTENCY_REDIS_REPLY    (9 + NGX_IDEMPOTENCY_OWNER_LEN)
 
 /* the result of a script that cannot read what is stored */

@@ -282,8 +282,7 @@ ngx_idempotency_sqlite_cache_claim(ngx_idempotency_op_t *op)
     ctx = op->store->data;
 
     if (ctx->cache == NULL
-        || op->type != NGX_IDEMPOTENCY_CLAIM
-        || (op->flags & NGX_IDEMPOTENCY_SEQUENCE)
+        || !ngx_idempotency_op_reads_answer(op)
         || ngx_idempotency_cache_get(ctx->cache, op->id.digest, 0, op->pool,
                                      &cached)
            != NGX_OK)
@@ -315,7 +314,8 @@ ngx_idempotency_sqlite_cache_claim(ngx_idempotency_op_t *op)
     op->record.body.data = p + head;
     op->record.body.len = cached.value.data + cached.value.len - p - head;
 
-    op->result = NGX_IDEMPOTENCY_EXISTS;
+    op->result = op->type == NGX_IDEMPOTENCY_CLAIM ? NGX_IDEMPOTENCY_EXISTS
+                                                   : NGX_IDEMPOTENCY_OK;
 
     ngx_idempotency_count(ctx->store->counts->cached);
 
@@ -342,11 +342,9 @@ ngx_idempotency_sqlite_cache_put(ngx_idempotency_sqlite_ctx_t *ctx,
         return;
     }
 
-    if (job->ask.type != NGX_IDEMPOTENCY_CLAIM
-        || job->result != NGX_IDEMPOTENCY_EXISTS
+    if (!ngx_idempotency_op_reads_answer(&job->ask)
         || job->record.state != NGX_IDEMPOTENCY_DONE
-        || job->answer == NULL
-        || (job->ask.flags & NGX_IDEMPOTENCY_SEQUENCE))
+        || job->answer == NULL)
     {
         return;
     }

@@ -11,7 +11,9 @@ if found and state ~= NONE then
 else
   local attempts = found and r_attempts or 0
   local last_owner = found and r_owner or NO_OWNER
-  fence = found and math.max(r_fence + 1, now_us) or now_us
+  local granted = struct.unpack('>I8', ARGV[1], 123)
+  fence = granted > 0 and granted or now_us
+  fence = found and math.max(r_fence + 1, fence) or fence
   --include new_record
   r_owner, r_fp = last_owner, string.rep('\0', 32)
   r_until = now + ttl * 1000

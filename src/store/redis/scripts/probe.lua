@@ -18,7 +18,8 @@ elseif state ~= UNKNOWN or r_lease > now then
 else
   --include drop_answer
   result, write, r_state, r_lease = GRANTED, true, UNKNOWN, now + lease
-  r_fence = math.max(r_fence + 1, now_us)
+  local granted = struct.unpack('>I8', ARGV[1], 123)
+  r_fence = math.max(r_fence + 1, granted > 0 and granted or now_us)
 end
 
 --include reply

@@ -1,3 +1,5 @@
+local granted = struct.unpack('>I8', ARGV[1], 123)
+
 if flags % (2 * CLAIM_ISSUED) >= CLAIM_ISSUED
    and (not found or state == NONE) then
   result = NOT_ISSUED
@@ -5,6 +7,7 @@ if flags % (2 * CLAIM_ISSUED) >= CLAIM_ISSUED
 elseif found and r_owner == owner then
   if r_state == EXECUTING then
     result, write, r_lease = GRANTED, true, now + lease
+    r_fence = math.max(r_fence, granted)
 
   elseif state == NONE or state == ISSUED then
     result = REFUSED
@@ -43,10 +46,10 @@ else
     end
 
     --include take_over
-    r_fence = math.max(r_fence + 1, now_us)
+    r_fence = math.max(r_fence + 1, granted > 0 and granted or now_us)
 
   else
-    fence = 0
+    fence = granted
     --include new_record
   end
 end
