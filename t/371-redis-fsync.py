@@ -10,6 +10,7 @@ replicas= both must hold.
 import json
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from fakeredis import Fake, answer, granted, is_claim, owner  # noqa: E402
@@ -197,6 +198,9 @@ def real_replica(master):
                     '--appendonly', 'yes', '--appendfsync', 'always')
     ok(until(lambda: replica('ROLE')[3] == b'connected', 20), 'a replica')
     gw = gateway(master.port, 'fsync=2')
+    # its file is written anew after the synchronization, and synced then
+    ok(until(lambda: gw.post('/pay/ok', 'synced-%d' % time.time_ns()).status
+             == 201, 15, 0.1), 'two disks')
     accepted(gw, 'replica-1', 'two disks')
     replica('CONFIG', 'SET', 'appendonly', 'no')
     refused(gw, 'replica-2', 'no_fsync', 'one disk')
