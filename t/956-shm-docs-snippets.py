@@ -193,35 +193,54 @@ def listens(port):
         return False
 
 
+def run_demo(port):
+    """starts "make run"; returns the process and the lines that it prints"""
+    demo = subprocess.Popen(['t/tools/demo/run', NGINX, MODULE, str(port)],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True)
+    printed = []
+    for line in demo.stdout:
+        printed.append(line)
+        if 'Ctrl-C stops it' in line:
+            break
+    threading.Thread(target=demo.stdout.read, daemon=True).start()
+    until(lambda: listens(port), 20)
+    return demo, printed
+
+
+def stop_demo(demo):
+    demo.terminate()
+    demo.wait(20)
+
+
 port = free_port()
-demo = subprocess.Popen(['t/tools/demo/run', NGINX, MODULE, str(port)],
-                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                        text=True)
-printed = []
-for line in demo.stdout:
-    printed.append(line)
-    if 'Ctrl-C stops it' in line:
-        break
-threading.Thread(target=demo.stdout.read, daemon=True).start()
+shutil.rmtree('build/run/%d' % port, ignore_errors=True)
+demo, printed = run_demo(port)
 try:
     readme = next(b for b in of['shell'] if b.page == 'README.md'
                   and b.text.startswith('curl'))
-    until(lambda: listens(port), 20)
     got = run_curl(readme.text.replace('order-1', 'order-0'), port)
     same((statuses(got), got[0].split('\n')[-2:] == got[1].split('\n')[-2:],
           ['Idempotent-Replayed: true' in a for a in got]),
          ([201, 201], True, [False, True]), 'README.md: try it')
     lines = [line for line in printed if line.startswith('curl ')]
-    same(statuses(run_curl(''.join(lines).strip(), port)),
-         [201, 201, 422, 400, 201], 'make run: what it prints')
+    first = run_curl(''.join(lines).strip(), port)
+    same(statuses(first), [201, 201, 422, 400, 201], 'make run: what it prints')
     loop, = [line for line in printed if line.startswith('for i')]
     out = subprocess.run(['bash', '-c', loop], capture_output=True,
                          text=True, timeout=60).stdout
     same(sorted(re.findall(r'HTTP/1.1 (\d+)', out)), ['201', '409'],
          'make run: two at a time')
+    stop_demo(demo)
+    until(lambda: not listens(port), 20)
+    demo, printed = run_demo(port)
+    again, = run_curl(lines[0].strip(), port)
+    same(('Idempotent-Replayed: true' in again, again.split('\n')[-1]),
+         (True, first[0].split('\n')[-1]), 'make run: a restart keeps the key')
+    ok('still known' in ''.join(printed), 'make run: and says so', printed)
 finally:
-    demo.terminate()
-    demo.wait(20)
+    stop_demo(demo)
+    shutil.rmtree('build/run/%d' % port, ignore_errors=True)
 
 # ---- logs ----
 
