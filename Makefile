@@ -20,8 +20,9 @@
 #   make test-all   all of these, in their long forms
 #   make fuzz       fuzzes every parser, 10 million inputs each (RUNS=), or
 #                   FUZZ_TIME= seconds each; then nginx with hostile clients
-#                   and a hostile Redis (REQUESTS=)
-#   make fuzz-short one second for each parser
+#                   and a hostile Redis (REQUESTS=), and with damaged
+#                   databases (DATABASES=)
+#   make fuzz-short one second for each parser, and 60 databases
 #   make trace      the functions that a request runs through, counted
 #   make coverage   which lines the test files run, in build/coverage
 #
@@ -193,10 +194,13 @@ $(BUILD)/fuzz/libnginx.a: $(SOURCES) t/tools/sanitized-nginx | deps
 fuzz: $(BUILD)/fuzz/libnginx.a $(BUILD)/asan/$(MODULE)
 	@t/fuzz/run $(TARGETS)
 	@$(SANITIZED) python3 -B t/fuzz/hostile.py
+	@$(SANITIZED) python3 -B t/fuzz/damaged.py
 
 fuzz-short: export FUZZ_TIME := 1
-fuzz-short: $(BUILD)/fuzz/libnginx.a
+fuzz-short: export DATABASES := 60
+fuzz-short: $(BUILD)/fuzz/libnginx.a debug
 	@prove --exec '' t/fuzz/run
+	@TEST_NGINX_BINARY=$(NGINX) prove --exec 'python3 -B' t/fuzz/damaged.py
 
 # CAMPAIGNS="C1 C7" runs some of them, CHAOS_N=1000 more injections than 300,
 # CHAOS_ATTEMPTS=100000 less of C0 than a million, CHAOS_SEED=7 other ones,
