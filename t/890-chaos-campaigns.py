@@ -3,7 +3,7 @@
 
 Each breaks one thing under load and checks from the clients' history and the
 upstream's ledger that the promise holds.  The checker is tested first, with
-histories that have one thing wrong; and two broken modules must be noticed.
+histories that have one thing wrong; and three broken modules must be noticed.
 
     SEED=n        of the load and the faults
 """
@@ -30,7 +30,8 @@ NAMES = ['C6', 'C7', 'C0', 'C1', 'C2', 'C8', 'C9', 'C10', 'C13', 'C17',
 if 'ASAN_OPTIONS' in os.environ:
     NAMES.remove('C13')
 
-MUTANTS = (('C0', 'shm', 'get-then-set'), ('C6', 'redis', 'fail-open'))
+MUTANTS = (('C0', 'shm', 'get-then-set'), ('C6', 'redis', 'fail-open'),
+           ('C20', 'sqlite', 'grant-before-sync'))
 
 # what a short run may miss by chance
 RARE = {
