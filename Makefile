@@ -243,7 +243,7 @@ PARTS_info   := redis/ngx_idempotency_redis_info.c
 PARTS_quorum := redis/ngx_idempotency_redis_quorum.c
 
 .SECONDEXPANSION:
-$(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)
+$(UNITS): $(BUILD)/unit/%: t/unit/%.c t/unit/policy.h t/unit/transition.h $$(addprefix src/,$$(PARTS_$$*)) $(BUILD)/$(MODULE)
 	@echo "building build/unit/$*"
 	@mkdir -p $(@D)
 	@incs=$$(sed -n '/^ALL_INCS/,/^$$/{s/^ALL_INCS = //;s/\\$$//;p}' \

@@ -157,6 +157,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_http_handler_pt                on_reply;       /* of that store */
     ngx_http_idempotency_token_t      *token;
     ngx_uint_t                         admin;          /* of a lookup */
+    ngx_uint_t                         cancel;
     ngx_uint_t                         stats;          /* its handler */
     ngx_uint_t                         warned;
     ngx_uint_t                         location;       /* its number */

@@ -253,7 +253,7 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       NULL },
 
     { ngx_string("idempotency_lookup"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE123,
       ngx_http_idempotency_lookup,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,

@@ -69,6 +69,9 @@ WAYS = {
              '- C claim lease=0; executed', 'issue; A claim; A complete'],
     'tombstone': ['A claim; A complete ttl=0 tombstone=100',
                   '- C claim lease=0; executed ttl=0 tombstone=100'],
+    'cancelled': ['- cancel', '- C claim; C release; cancel',
+                  '- issue; cancel', '- cancel; cancel',
+                  '- cancel ttl=0 tombstone=100'],
 }
 
 # the same with a dead owner B; what is refused on the way has a "!"
@@ -89,9 +92,11 @@ DEAD = {
     'asked+': ['issue; B release; ' + LAPSED + '; probe'],
     'done': ['B release; A claim; A complete'],
     'tombstone': ['B release; A claim; A complete ttl=0 tombstone=100'],
+    'cancelled': ['- B release; cancel', '- B claim; B release; cancel'],
 }
 
-SHOWN = {'stub': 'none', 'lapsed': 'unknown', 'asked': 'unknown'}
+SHOWN = {'stub': 'none', 'lapsed': 'unknown', 'asked': 'unknown',
+         'cancelled': 'done'}
 
 
 class Store:
@@ -152,7 +157,7 @@ def owns(store, key, state, who):
     if state in ('unknown', 'asked'):
         return (store.do(key, 'renew', who)['result'] == 'refused'
                 and store.do(key, 'mark_unknown', who)['result'] == 'ok')
-    if state in ('done', 'tombstone'):
+    if state in ('done', 'tombstone', 'cancelled'):
         return store.do(key, 'complete', who)['result'] == 'ok'
     return store.do(key, 'claim', who)['result'] == 'refused'
 
@@ -197,7 +202,12 @@ def wrong(store, line, way):
              ('a new fence', int(after['fence']) > fence,
               line.new in ('try', 'lost', 'fence')),
              ('attempts', int(after['attempts']),
-              attempts + (line.new in ('try', 'lost')))]
+              0 if state == 'cancelled'
+              else attempts + (line.new in ('try', 'lost')))]
+    if 'cancelled' in (state, line.before) and after['state'] != 'none':
+        shown = after['state'] if after['state'] == 'tombstone' else 'done'
+        wants[1:2] = [('state', after['state'], shown),
+                      ('status', after['status'], '410')]
     if line.new == '-':
         wants.append(('fence', int(after['fence']), fence))
     if 'state' in answer and line.result != 'not_issued':
@@ -257,6 +267,7 @@ def test_time(store):
         ('ttl_end', 'tombstone', 'none'):
             'A claim; A complete ttl=0 tombstone=1',
         ('ttl_end', 'issued', 'none'): '- issue ttl=1',
+        ('ttl_end', 'cancelled', 'none'): '- cancel ttl=1 tombstone=0',
     }
     keys = {name: store.walk(way)[0] for name, way in short.items()}
     for name, key in keys.items():

@@ -96,6 +96,10 @@ LOCATIONS = '''
         idempotency_lookup %(store)s;
         idempotency_scope pay;
     }
+    location = /%(at)s/mine {
+        idempotency_lookup %(store)s cancel;
+        idempotency_scope pay;
+    }
     location = /%(at)s/admin {
         idempotency_lookup %(store)s admin;
         idempotency_scope pay;
@@ -437,8 +441,35 @@ def finished(p):
               ('out_of_order', 8), 'the new store has the mark')
 
 
+def cancelled(p):
+    def cancel(at, key):
+        a = p.gw.post('/%s/mine' % at, '%s-%s' % (p.id, key), None,
+                      method='DELETE')
+        return a.status, json.loads(a.body)['state']
+
+    p.is_same(cancel('new', 'cancel'), (200, 'cancelled'), 'a cancelled key')
+    for at in ('new', 'old'):
+        p.says('/%s/pay/ok' % at, 'cancel', (410, 'key_cancelled'),
+               'cancelled in both stores: ' + at)
+        p.is_same(cancel(at, 'cancel'), (200, 'cancelled'),
+                  'cancelled before: ' + at)
+    p.is_same(cancel('old', 'cancel-old'), (200, 'cancelled'),
+              'cancelled by a gateway that knows the old store only')
+    p.says('/new/pay/ok', 'cancel-old', (410, 'key_cancelled'),
+           'and the new store asks the old one')
+    p.is_same(cancel('new', 'cancel-old'), (200, 'cancelled'),
+              'cancelled in the old store before')
+    p.old_does('pay/ok', 'cancel-done')
+    p.is_same(cancel('new', 'cancel-done'), (409, 'done'),
+              'executed, as the old store knows')
+    p.new_does('pay/ok', 'cancel-both')
+    p.is_same(cancel('new', 'cancel-both'), (409, 'done'), 'executed')
+    p.count('cancel', 0, 'cancelled')
+    p.count('cancel-old', 0, 'cancelled in the old store')
+
+
 CASES = (done, new_key, running, unknown, expired, released, tokens, numbers,
-         purged, together, finished)
+         purged, cancelled, together, finished)
 PAIRS = (('shm', 'sqlite'), ('sqlite', 'redis'), ('redis', 'redis2'),
          ('shm', 'redis2'), ('redis', 'sqlite'), ('redis2', 'shm'))
 

@@ -77,6 +77,10 @@ LOCATIONS = '''
         idempotency_scope spend;
         proxy_pass http://up/;
     }
+    location = /cancel {
+        idempotency_lookup short cancel;
+        idempotency_scope "POST /pay/ok";
+    }
     location /same/ {
         idempotency short;
         idempotency_lease 3s;
@@ -117,6 +121,9 @@ def emptied(gw, up, redis):
     refused(gw, '/pay/ok', 'flush-new', 'store_unavailable',
             'FLUSHALL: a new key is refused', status=503)
     executed(up, 'flush-new', 0, 'FLUSHALL: a new key')
+    refused(gw, '/cancel', 'flush-done', 'store_unavailable',
+            'FLUSHALL: what was executed is not cancelled', status=503,
+            method='DELETE')
     refused(gw, '/pass/ok', 'flush-pass', 'store_unavailable',
             'FLUSHALL: also where a store that is away is passed by',
             status=503)

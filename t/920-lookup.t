@@ -166,11 +166,24 @@ location "/look" with "idempotency_lookup" needs "idempotency_source"
     }
 --- must_die
 --- error_log
-invalid parameter "root" in "idempotency_lookup", it takes "admin"
+invalid parameter "root" in "idempotency_lookup", it takes "admin" and "cancel"
 
 
 
-=== TEST 11: a store that there is not
+=== TEST 11: a number cannot be cancelled
+--- config
+    location = /look {
+        idempotency_lookup main cancel;
+        idempotency_scope pay;
+        idempotency_sequence strict;
+    }
+--- must_die
+--- error_log
+"idempotency_lookup" with "cancel" in location "/look" where "idempotency_sequence" is on: a number cannot be cancelled
+
+
+
+=== TEST 12: a store that there is not
 --- config
     location = /look {
         idempotency_lookup other;
@@ -182,7 +195,7 @@ the store "other" that is named in
 
 
 
-=== TEST 12: one handler for a location
+=== TEST 13: one handler for a location
 --- config
     location = /look {
         idempotency_lookup main;

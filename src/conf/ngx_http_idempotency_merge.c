@@ -131,6 +131,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->on_reply = NULL;
      *     conf->token = NULL;
      *     conf->admin = 0;
+     *     conf->cancel = 0;
      *     conf->stats = 0;
      *     conf->warned = 0;
      *     conf->key = NULL;
@@ -221,6 +222,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->on_reply = prev->on_reply;
         conf->token = prev->token;
         conf->admin = prev->admin;
+        conf->cancel = prev->cancel;
     }
 
     if (conf->endpoint) {
@@ -530,6 +532,15 @@ ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t  *clcf;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (conf->cancel && conf->sequence) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency_lookup\" with \"cancel\" in location "
+                      "\"%V\" where \"idempotency_sequence\" is on: a number "
+                      "cannot be cancelled, remove one of them",
+                      &clcf->name);
+        return NGX_CONF_ERROR;
+    }
 
     if (conf->source == NULL || conf->given.scope == NULL) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

@@ -2,7 +2,8 @@
 /*
  * Lookups: shows the record of a key, and lets operators change records.
  *
- * A caller sees its own keys: the source is part of a record's name.
+ * A caller sees its own keys: the source is part of a record's name.  Where
+ * the location says "cancel" it may cancel those that were not executed.
  * An operator, where the location says "admin", may list records, name them
  * by their digest, settle those that are unknown and purge others.  Each
  * change names the fence that was seen, so that nothing is changed that has
@@ -59,22 +60,29 @@ ngx_http_idempotency_lookup(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_idempotency_loc_conf_t *ilcf = conf;
 
-    char       *rv;
-    ngx_str_t  *value;
+    char        *rv;
+    ngx_str_t   *value;
+    ngx_uint_t   i;
 
     value = cf->args->elts;
 
-    if (cf->args->nelts == 3) {
+    for (i = 2; i < cf->args->nelts; i++) {
 
-        if (ngx_strcmp(value[2].data, "admin") != 0) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\" in "
-                               "\"idempotency_lookup\", it takes \"admin\"",
-                               &value[2]);
-            return NGX_CONF_ERROR;
+        if (ngx_strcmp(value[i].data, "admin") == 0) {
+            ilcf->admin = 1;
+            continue;
         }
 
-        ilcf->admin = 1;
+        if (ngx_strcmp(value[i].data, "cancel") == 0) {
+            ilcf->cancel = 1;
+            continue;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" in "
+                           "\"idempotency_lookup\", it takes \"admin\" and "
+                           "\"cancel\"", &value[i]);
+        return NGX_CONF_ERROR;
     }
 
     rv = ngx_http_idempotency_endpoint(cf, ilcf, &value[1],
@@ -143,7 +151,7 @@ ngx_http_idempotency_lookup_handler(ngx_http_request_t *r)
 
     ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_REFUSED);
 
-    if (ilcf->admin
+    if ((ilcf->admin || ilcf->cancel)
         && (r->method & (NGX_HTTP_POST|NGX_HTTP_DELETE))
         && ngx_http_idempotency_endpoint_own_site(r, ctx) != NGX_OK)
     {
@@ -182,17 +190,24 @@ static ngx_int_t
 ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_str_t  *methods;
+
     static ngx_str_t  look = ngx_string("GET, HEAD");
+    static ngx_str_t  cancel = ngx_string("GET, HEAD, DELETE");
     static ngx_str_t  change = ngx_string("GET, HEAD, DELETE, POST");
 
     if ((r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))
-        || (ctx->conf->admin && r->method == NGX_HTTP_DELETE))
+        || ((ctx->conf->admin || ctx->conf->cancel)
+            && r->method == NGX_HTTP_DELETE))
     {
         return NGX_OK;
     }
 
+    methods = ctx->conf->cancel ? &cancel : &look;
+
     return ngx_http_idempotency_endpoint_method(r, ctx,
-                                         ctx->conf->admin ? &change : &look);
+                                                ctx->conf->admin ? &change
+                                                                 : methods);
 }
 
 
@@ -345,7 +360,7 @@ ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
         return query->executed ? ngx_http_idempotency_lookup_answer(r, ctx, op)
                                : NGX_OK;
 
-    default: /* NGX_IDEMPOTENCY_PURGE */
+    default: /* NGX_IDEMPOTENCY_PURGE, NGX_IDEMPOTENCY_CANCEL */
         return NGX_OK;
     }
 }
@@ -387,6 +402,16 @@ ngx_http_idempotency_lookup_reply(ngx_http_request_t *r)
             return ngx_http_idempotency_lookup_resolve(r, ctx);
         }
 
+        break;
+
+    case NGX_IDEMPOTENCY_CANCEL:
+
+        if (op->result != NGX_IDEMPOTENCY_OK) {
+            return ngx_http_idempotency_problem(r, ctx,
+                                          NGX_HTTP_IDEMPOTENCY_NOT_CANCELLED);
+        }
+
+        ngx_http_idempotency_lookup_log(r, ctx);
         break;
 
     default: /* NGX_IDEMPOTENCY_RESOLVE, NGX_IDEMPOTENCY_PURGE */
@@ -572,7 +597,10 @@ ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
 
     query = ctx->query;
 
-    if (query->type == NGX_IDEMPOTENCY_PURGE) {
+    if (query->type == NGX_IDEMPOTENCY_CANCEL) {
+        what = "cancelled";
+
+    } else if (query->type == NGX_IDEMPOTENCY_PURGE) {
         what = "purged";
 
     } else {
@@ -599,5 +627,5 @@ ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
                   "idempotency record \"%*xs\" was %s by \"%V\" user \"%V\", "
                   "status %ui, fence %uL", (size_t) 8, ctx->id.digest, what,
                   &r->connection->addr_text, &name, query->status,
-                  query->fence);
+                  query->fence ? query->fence : ctx->op->record.fence);
 }

@@ -41,6 +41,17 @@ ngx_http_idempotency_query(ngx_http_request_t *r,
     ctx->query = query;
     query->type = NGX_IDEMPOTENCY_FETCH;
 
+    if (ctx->conf->cancel
+        && r->method == NGX_HTTP_DELETE
+        && !(ctx->conf->admin
+             && (ngx_http_arg(r, (u_char *) "fence", 5, &value) == NGX_OK
+                 || ngx_http_arg(r, (u_char *) "record", 6, &value)
+                    == NGX_OK)))
+    {
+        query->type = NGX_IDEMPOTENCY_CANCEL;
+        return NGX_OK;
+    }
+
     if (!ctx->conf->admin) {
         return NGX_OK;
     }
@@ -250,14 +261,21 @@ static void
 ngx_http_idempotency_query_show_record(ngx_http_idempotency_text_t *text,
     u_char *digest, ngx_uint_t sequence, ngx_idempotency_record_t *record)
 {
+    ngx_uint_t  cancelled;
+
+    static ngx_str_t  cancelled_state = ngx_string("cancelled");
+
     ngx_http_idempotency_text_add(text, "{\"record\":\"%*xs%s%*xs\",",
                                   (size_t) NGX_IDEMPOTENCY_DIGEST_LEN / 2,
                                   digest, sequence ? "-" : "",
                                   (size_t) NGX_IDEMPOTENCY_DIGEST_LEN / 2,
                                   digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2);
 
+    cancelled = ngx_idempotency_record_is_cancelled(record);
+
     ngx_http_idempotency_text_add(text, "\"state\":\"%V\",\"fence\":%uL",
-                                  &ngx_idempotency_states[record->state],
+                                  cancelled ? &cancelled_state
+                                  : &ngx_idempotency_states[record->state],
                                   record->fence);
 
     if (record->state != NGX_IDEMPOTENCY_NONE) {
@@ -267,7 +285,8 @@ ngx_http_idempotency_query_show_record(ngx_http_idempotency_text_t *text,
             record->attempts, record->ttl_left);
     }
 
-    if (record->state >= NGX_IDEMPOTENCY_DONE && record->status) {
+    if (record->state >= NGX_IDEMPOTENCY_DONE && record->status && !cancelled)
+    {
         ngx_http_idempotency_text_add(text, ",\"status\":%ui",
                                       record->status);
     }

@@ -635,7 +635,10 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
         rc = ngx_http_idempotency_replay_fill(r, ctx, &out);
 
     } else {
+        /* "cancelled" is not true: the store has lost the claim before */
+
         if (verdict == NGX_HTTP_IDEMPOTENCY_REPLAY
+            || verdict == NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED
             || ctx->op->record.state == NGX_IDEMPOTENCY_NONE
             || ctx->op->record.state == NGX_IDEMPOTENCY_ISSUED)
         {

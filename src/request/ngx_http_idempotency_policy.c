@@ -43,6 +43,10 @@ ngx_http_idempotency_verdict_e
 ngx_http_idempotency_policy_duplicate(const ngx_idempotency_record_t *record,
     const u_char *fingerprint, ngx_uint_t duplicate)
 {
+    if (ngx_idempotency_record_is_cancelled(record)) {
+        return NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED;
+    }
+
     if (fingerprint
         && !ngx_http_idempotency_policy_equal(record->fingerprint,
                                               fingerprint))

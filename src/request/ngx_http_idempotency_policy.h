@@ -29,6 +29,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_DUPLICATE,
     NGX_HTTP_IDEMPOTENCY_NOT_KEPT,
     NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED,
+    NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED,
     NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE,
     NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE,
     NGX_HTTP_IDEMPOTENCY_EARLY_DATA,
@@ -45,6 +46,7 @@ typedef enum {
     NGX_HTTP_IDEMPOTENCY_NOT_FOUND,
     NGX_HTTP_IDEMPOTENCY_OTHER_FENCE,
     NGX_HTTP_IDEMPOTENCY_OTHER_STATE,
+    NGX_HTTP_IDEMPOTENCY_NOT_CANCELLED,
     NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT,
     NGX_HTTP_IDEMPOTENCY_BAD_METHOD,
     NGX_HTTP_IDEMPOTENCY_TOO_LARGE,
@@ -92,7 +94,8 @@ typedef struct {
 
 /*
  * A duplicate meets "record".  "fingerprint" is that of the duplicate, NULL
- * when fingerprints are off.  A mismatch comes before everything else.
+ * when fingerprints are off.  A mismatch comes before everything else, but for
+ * a key that was cancelled, which has no fingerprint.
  */
 ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_duplicate(
     const ngx_idempotency_record_t *record, const u_char *fingerprint,

@@ -101,6 +101,12 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
                  "and its answer is no longer kept. It is not executed "
                  "again.") },
 
+    { ngx_string("410 Gone"), NGX_HTTP_IDEMPOTENCY_REJECTED,
+      ngx_string("key_cancelled"), ngx_string("never"), ngx_null_string,
+      ngx_string("Idempotency key was cancelled"),
+      ngx_string("This idempotency key was cancelled before a request with it "
+                 "was executed. None is.") },
+
     { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
       ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
       ngx_string("Idempotency store is unavailable"),
@@ -173,6 +179,13 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("Only a record that is unknown can be resolved, and only one "
                  "that nobody is executing can be purged. Nothing was "
                  "done.") },
+
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
+      ngx_string("state_mismatch"), ngx_string("same-key"), ngx_null_string,
+      ngx_string("Request can no longer be cancelled"),
+      ngx_string("A request with this idempotency key is executing, was "
+                 "executed, or may have been: the state says which. Nothing "
+                 "was cancelled.") },
 
     { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("argument_invalid"), ngx_string("never"), ngx_null_string,
@@ -251,6 +264,9 @@ static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_stripe[] =
       ngx_string("idempotency_error"), ngx_null_string },
 
     { NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED, ngx_null_string,
       ngx_string("idempotency_error"), ngx_null_string },
 
     { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,
@@ -458,7 +474,8 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     }
 
     if (ctx->op && ctx->op->record.status
-        && problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED)
+        && problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED
+        && verdict != NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED)
     {
         p = ngx_sprintf(p, ",\"original_status\":%ui",
                         ctx->op->record.status);
@@ -471,7 +488,8 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     }
 
     if (verdict == NGX_HTTP_IDEMPOTENCY_OTHER_FENCE
-        || verdict == NGX_HTTP_IDEMPOTENCY_OTHER_STATE)
+        || verdict == NGX_HTTP_IDEMPOTENCY_OTHER_STATE
+        || verdict == NGX_HTTP_IDEMPOTENCY_NOT_CANCELLED)
     {
         p = ngx_sprintf(p, ",\"fence\":%uL,\"state\":\"%V\"",
                         ctx->op->record.fence,

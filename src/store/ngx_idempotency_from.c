@@ -36,6 +36,8 @@
  * probe      The right to probe is taken in both, under the same fence.
  * resolve, purge
  *            In both, by the fence that was seen; one of them must agree.
+ * cancel     The new store is read, and what it knows is the answer.  Then in
+ *            the old store, and if that agrees in the new one.
  * fetch      As a claim would see it: the new store's record if it is done,
  *            else that of the old store if there is one.
  * list       The new store only.
@@ -80,6 +82,12 @@ static ngx_int_t ngx_idempotency_from_probed_new(ngx_idempotency_from_t *from);
 static ngx_int_t ngx_idempotency_from_changed_old(
     ngx_idempotency_from_t *from);
 static ngx_int_t ngx_idempotency_from_changed_new(
+    ngx_idempotency_from_t *from);
+static ngx_int_t ngx_idempotency_from_cancel_looked(
+    ngx_idempotency_from_t *from);
+static ngx_int_t ngx_idempotency_from_cancelled_old(
+    ngx_idempotency_from_t *from);
+static ngx_int_t ngx_idempotency_from_cancelled_new(
     ngx_idempotency_from_t *from);
 static ngx_int_t ngx_idempotency_from_fetched_new(
     ngx_idempotency_from_t *from);
@@ -147,6 +155,10 @@ ngx_idempotency_from_submit(ngx_idempotency_op_t *op)
     case NGX_IDEMPOTENCY_FETCH:
         return ngx_idempotency_from_ask_new(from, NGX_IDEMPOTENCY_FETCH, 0,
                                             ngx_idempotency_from_fetched_new);
+
+    case NGX_IDEMPOTENCY_CANCEL:
+        return ngx_idempotency_from_ask_new(from, NGX_IDEMPOTENCY_FETCH, 0,
+                                          ngx_idempotency_from_cancel_looked);
 
     default: /* RESOLVE, PURGE */
         return ngx_idempotency_from_ask_old(from,
@@ -473,6 +485,60 @@ ngx_idempotency_from_probed_new(ngx_idempotency_from_t *from)
                                 NGX_IDEMPOTENCY_PROBE, old->record.fence);
 
     return ngx_idempotency_from_result(from, new);
+}
+
+
+static ngx_int_t
+ngx_idempotency_from_cancel_looked(ngx_idempotency_from_t *from)
+{
+    ngx_idempotency_op_t  *look;
+
+    look = from->new;
+
+    from->new = NULL;
+    from->look = look;
+
+    if (look->error == NGX_IDEMPOTENCY_ERROR_NONE
+        && ngx_idempotency_from_is_free(look))
+    {
+        return ngx_idempotency_from_ask_old(from,
+                                          ngx_idempotency_from_cancelled_old);
+    }
+
+    if (ngx_idempotency_from_result(from, look) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    from->op->result = ngx_idempotency_record_is_cancelled(&look->record)
+                       ? NGX_IDEMPOTENCY_OK : NGX_IDEMPOTENCY_REFUSED;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_from_cancelled_old(ngx_idempotency_from_t *from)
+{
+    ngx_idempotency_op_t  *old;
+
+    old = from->old;
+
+    if (old->error != NGX_IDEMPOTENCY_ERROR_NONE
+        || old->result != NGX_IDEMPOTENCY_OK)
+    {
+        return ngx_idempotency_from_result(from, old);
+    }
+
+    return ngx_idempotency_from_ask_new(from, NGX_IDEMPOTENCY_CANCEL,
+                                        old->record.fence,
+                                        ngx_idempotency_from_cancelled_new);
+}
+
+
+static ngx_int_t
+ngx_idempotency_from_cancelled_new(ngx_idempotency_from_t *from)
+{
+    return ngx_idempotency_from_result(from, from->new);
 }
 
 

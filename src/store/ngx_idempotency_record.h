@@ -50,6 +50,20 @@ typedef enum {
 } ngx_idempotency_state_e;
 
 
+/*
+ * A key that its caller has cancelled is done without an answer and, as no
+ * other done record is, without an attempt.  Versions of this module that do
+ * not know that take it for one that was executed and whose answer was not
+ * kept, with this status.
+ */
+#define NGX_IDEMPOTENCY_CANCELLED_STATUS  410
+
+#define ngx_idempotency_record_is_cancelled(record)                           \
+    ((record)->state >= NGX_IDEMPOTENCY_DONE                                  \
+     && (record)->attempts == 0                                               \
+     && (record)->status == NGX_IDEMPOTENCY_CANCELLED_STATUS)
+
+
 /* the names of the states */
 extern ngx_str_t  ngx_idempotency_states[];
 

@@ -36,7 +36,7 @@ static void ngx_idempotency_store_checked(ngx_idempotency_op_t *op);
 
 const char  *ngx_idempotency_ops[] = {
     "claim", "complete", "release", "mark_unknown", "probe", "renew", "issue",
-    "fetch", "resolve", "purge", "list"
+    "fetch", "resolve", "purge", "cancel", "list"
 };
 
 

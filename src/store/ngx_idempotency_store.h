@@ -119,6 +119,13 @@ typedef enum {
     NGX_IDEMPOTENCY_PURGE,
 
     /*
+     * none or issued -> done without an answer, for op->ttl: the key is never
+     * executed; see ngx_idempotency_record_is_cancelled().  OK, also if it was
+     * cancelled before, or REFUSED with op->record set.
+     */
+    NGX_IDEMPOTENCY_CANCEL,
+
+    /*
      * Goes through some of the records, from op->list->cursor on, and shows
      * those of one state.  OK, or REFUSED when it cannot begin there.
      */

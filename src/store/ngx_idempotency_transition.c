@@ -35,6 +35,8 @@ static ngx_idempotency_result_e ngx_idempotency_transition_resolve(
     ngx_idempotency_transition_t *t);
 static ngx_idempotency_result_e ngx_idempotency_transition_purge(
     ngx_idempotency_transition_t *t);
+static ngx_idempotency_result_e ngx_idempotency_transition_cancel(
+    ngx_idempotency_transition_t *t);
 
 static void ngx_idempotency_transition_hold(ngx_idempotency_transition_t *t);
 static void ngx_idempotency_transition_restore(ngx_idempotency_transition_t *t);
@@ -62,7 +64,8 @@ static ngx_idempotency_transition_pt  ngx_idempotency_transitions[] = {
     ngx_idempotency_transition_issue,
     ngx_idempotency_transition_fetch,
     ngx_idempotency_transition_resolve,
-    ngx_idempotency_transition_purge
+    ngx_idempotency_transition_purge,
+    ngx_idempotency_transition_cancel
 };
 
 
@@ -534,6 +537,42 @@ ngx_idempotency_transition_purge(ngx_idempotency_transition_t *t)
     }
 
     ngx_idempotency_transition_free(t, 0);
+
+    return NGX_IDEMPOTENCY_OK;
+}
+
+
+static ngx_idempotency_result_e
+ngx_idempotency_transition_cancel(ngx_idempotency_transition_t *t)
+{
+    uint64_t                   fence;
+    ngx_idempotency_stored_t  *stored;
+
+    stored = &t->stored;
+
+    if (ngx_idempotency_record_is_cancelled(stored)) {
+        return NGX_IDEMPOTENCY_OK;
+    }
+
+    if (stored->state != NGX_IDEMPOTENCY_NONE
+        && stored->state != NGX_IDEMPOTENCY_ISSUED)
+    {
+        return NGX_IDEMPOTENCY_REFUSED;
+    }
+
+    fence = ngx_idempotency_transition_fence(t);
+
+    /* no owner: a late claim of one that gave it up is not granted either */
+
+    ngx_memzero(stored, sizeof(ngx_idempotency_stored_t));
+
+    ngx_idempotency_transition_done(t);
+
+    stored->exists = 1;
+    stored->fence = fence;
+    stored->created = t->time;
+    stored->kept = 0;
+    stored->status = NGX_IDEMPOTENCY_CANCELLED_STATUS;
 
     return NGX_IDEMPOTENCY_OK;
 }

@@ -75,7 +75,7 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
         == NGX_OK)
     {
         while (ngx_idempotency_redis_reader_next(reader, &reply) == NGX_OK) {
-            fuzz_reply((first & 0x7f) % (NGX_IDEMPOTENCY_PURGE + 1),
+            fuzz_reply((first & 0x7f) % (NGX_IDEMPOTENCY_CANCEL + 1),
                        first & 0x80, reply);
             ngx_idempotency_redis_reply_free(reply);
         }

@@ -32,6 +32,7 @@ STATES = {
     'asked': 'unknown, and somebody has the right to probe',
     'done': 'with its answer',
     'tombstone': 'done, and the ttl is over',
+    'cancelled': 'by its caller, before it was executed: reads as done',
 }
 
 # "back" is a stub, or issued if the key was claimed as an issued one; that
@@ -55,6 +56,8 @@ claim          unknown    any    exists      =           =       -
 claim          asked      any    exists      =           =       -
 claim          done       any    exists      =           =       -
 claim          tombstone  any    exists      =           =       -
+claim          cancelled  any    exists      =           =       -
+claim          cancelled  dead   exists      =           =       -
 
 claim_retry    lapsed     other  granted     executing   me      try
 claim_retry    unknown    other  granted     executing   me      try
@@ -89,6 +92,7 @@ complete       done       owner  ok          =           =       -
 complete       done       other  refused     =           =       -
 complete       tombstone  owner  ok          =           =       -
 complete       tombstone  other  refused     =           =       -
+complete       cancelled  any    refused     =           =       -
 
 release        none       other  ok          stub        me      try
 release        stub       any    ok          =           me      -
@@ -164,6 +168,12 @@ purge          executing  any    refused     =           =       -
 purge          *          any    ok          stub        =       -
 purge_old      *          any    refused     =           =       -
 
+cancel         none       other  ok          cancelled   nobody  fence
+cancel         stub       any    ok          cancelled   nobody  fence
+cancel         issued     any    ok          cancelled   nobody  fence
+cancel         cancelled  any    ok          =           =       -
+cancel         *          any    refused     =           =       -
+
 fetch          *          any    ok          =           =       -
 '''
 
@@ -175,6 +185,7 @@ ttl_end        done       tombstone
 ttl_end        tombstone  none
 ttl_end        issued     none
 ttl_end        stub       none
+ttl_end        cancelled  none
 '''
 
 # What must not be built: lines that take the place of those above when the

@@ -57,6 +57,7 @@ static ngx_http_idempotency_exercise_op_t
     { ngx_string("fetch"), NGX_IDEMPOTENCY_FETCH, NULL },
     { ngx_string("resolve"), NGX_IDEMPOTENCY_RESOLVE, NULL },
     { ngx_string("purge"), NGX_IDEMPOTENCY_PURGE, NULL },
+    { ngx_string("cancel"), NGX_IDEMPOTENCY_CANCEL, NULL },
 
     /* records, pages and repairs of the zone */
     { ngx_string("info"), 0, ngx_http_idempotency_exercise_info },

@@ -54,6 +54,7 @@ typedef struct {
 
 
 static void test_duplicates(void);
+static void test_cancelled(void);
 static void test_outcomes(void);
 static void test_status_lists(void);
 static void test_probes(void);
@@ -335,6 +336,7 @@ main(void)
     }
 
     test_duplicates();
+    test_cancelled();
     test_outcomes();
     test_status_lists();
     test_probes();
@@ -374,6 +376,37 @@ test_duplicates(void)
                                                 t->duplicate);
 
         ok(verdict == t->verdict, "duplicate", t->name);
+    }
+}
+
+
+static void
+test_cancelled(void)
+{
+    u_char                    fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_LEN];
+    ngx_uint_t                i;
+    ngx_idempotency_record_t  record;
+
+    static ngx_idempotency_state_e  states[] = { DONE, TOMBSTONE };
+
+    ngx_memset(fingerprint, 'f', NGX_IDEMPOTENCY_FINGERPRINT_LEN);
+
+    for (i = 0; i < 2; i++) {
+        ngx_memzero(&record, sizeof(ngx_idempotency_record_t));
+        record.state = states[i];
+        record.status = NGX_IDEMPOTENCY_CANCELLED_STATUS;
+
+        ok(ngx_http_idempotency_policy_duplicate(&record, fingerprint, REPLAY)
+           == NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED
+           && ngx_http_idempotency_policy_duplicate(&record, NULL, REJECT)
+              == NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED,
+           "duplicate", "cancelled");
+
+        record.attempts = 1;
+
+        ok(ngx_http_idempotency_policy_duplicate(&record, fingerprint, REPLAY)
+           != NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED,
+           "duplicate", "executed, and the answer was 410");
     }
 }
 

@@ -7,6 +7,7 @@
 
 
 #include "ngx_idempotency_transition.h"
+#include "transition.h"
 
 
 #define NOW        1000000
@@ -19,32 +20,10 @@
 #define MONTH      (30 * 24 * 3600)
 #define STUB       600
 
-#define SEQ        NGX_IDEMPOTENCY_SEQUENCE
-#define STRICT     (SEQ|NGX_IDEMPOTENCY_SEQUENCE_STRICT)
-
-
-/*
- * "none" is no record at all; lapsed is executing with a lease that is over,
- * asked is unknown while somebody probes
- */
-
-typedef enum {
-    NONE = 0,
-    STUBBED,
-    ISSUED,
-    EXECUTING,
-    LAPSED,
-    UNKNOWN,
-    ASKED,
-    DONE,
-    TOMBSTONE,
-    STATES
-} test_state_e;
-
 
 static char  *states[] = {
     "none", "stub", "issued", "executing", "lapsed", "unknown", "asked",
-    "done", "tombstone"
+    "done", "tombstone", "cancelled"
 };
 
 
@@ -67,164 +46,112 @@ typedef struct {
  *     u  unknown                   q  unknown, and asked about
  *     i  issued                    s  a stub
  *     b  back: a stub, or issued if it was claimed as an issued key
+ *     c  cancelled
  *
  * A "!" behind it: the record is shown with its answer.
  */
 
 static test_move_t  moves[] = {
 
-    /*     no  stub is. ex. la. un. as. do. to. */
+    /*     no  stub is. ex. la. un. as. do. to. ca. */
 
     { "claim", NGX_IDEMPOTENCY_CLAIM, "",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=! E=!" },
     { "claim, other request", NGX_IDEMPOTENCY_CLAIM, "p",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=! E=!" },
     { "claim, takes unknown", NGX_IDEMPOTENCY_CLAIM, "u",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! Gx  Gx  Gx  E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! Gx  Gx  Gx  E=! E=! E=!" },
     { "claim, takes unknown, fingerprint made otherwise",
       NGX_IDEMPOTENCY_CLAIM, "uh",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! Gx  Gx  Gx  E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! Gx  Gx  Gx  E=! E=! E=!" },
     { "claim, takes unknown with this fence", NGX_IDEMPOTENCY_CLAIM, "uf",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! Gx  Gx  Gx  E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! Gx  Gx  Gx  E=! E=! E=!" },
     { "claim, takes unknown with an old fence", NGX_IDEMPOTENCY_CLAIM, "uF",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=! E=!" },
     { "claim, takes unknown, other request", NGX_IDEMPOTENCY_CLAIM, "up",
-      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=!" },
+      "    -   R=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    Gx  Gx  Gx  E=! E=! E=! E=! E=! E=! E=!" },
     { "claim, issued only", NGX_IDEMPOTENCY_CLAIM, "i",
-      "    -   N=  R=  Gl  Gl  E=! E=! E=! E=!",
-      "    N=  N=  Gx  E=! E=! E=! E=! E=! E=!" },
+      "    -   N=  R=  Gl  Gl  E=! E=! E=! E=! E=!",
+      "    N=  N=  Gx  E=! E=! E=! E=! E=! E=! E=!" },
 
     { "complete", NGX_IDEMPOTENCY_COMPLETE, "k",
-      "    -   R=! R=! Od  Od  Od  Od  O=  O= ",
-      "    Od  R=! R=! R=! R=! R=! R=! R=! R=!" },
+      "    -   R=! R=! Od  Od  Od  Od  O=  O=  R=!",
+      "    Od  R=! R=! R=! R=! R=! R=! R=! R=! R=!" },
     { "complete, not kept", NGX_IDEMPOTENCY_COMPLETE, "",
-      "    -   R=! R=! Od  Od  Od  Od  O=  O= ",
-      "    Od  R=! R=! R=! R=! R=! R=! R=! R=!" },
+      "    -   R=! R=! Od  Od  Od  Od  O=  O=  R=!",
+      "    Od  R=! R=! R=! R=! R=! R=! R=! R=! R=!" },
     { "complete, with its fence", NGX_IDEMPOTENCY_COMPLETE, "kf",
-      "    -   R=! R=! Od  Od  Od  Od  O=  O= ",
-      "    Od  R=! R=! R=! R=! R=! R=! R=! R=!" },
+      "    -   R=! R=! Od  Od  Od  Od  O=  O=  R=!",
+      "    Od  R=! R=! R=! R=! R=! R=! R=! R=! R=!" },
 
     { "release", NGX_IDEMPOTENCY_RELEASE, "",
-      "    -   Oo  Oo  Ob  Ob  R=  R=  R=  R= ",
-      "    Os  Oo  Oo  R=  R=  R=  R=  R=  R= " },
+      "    -   Oo  Oo  Ob  Ob  R=  R=  R=  R=  R= ",
+      "    Os  Oo  Oo  R=  R=  R=  R=  R=  R=  R= " },
     { "release of a number", NGX_IDEMPOTENCY_RELEASE, "n",
-      "    -   Oo  Oo  Ob  Ob  R=  R=  R=  R= ",
-      "    O=  Oo  Oo  R=  R=  R=  R=  R=  R= " },
+      "    -   Oo  Oo  Ob  Ob  R=  R=  R=  R=  R= ",
+      "    O=  Oo  Oo  R=  R=  R=  R=  R=  R=  R= " },
 
     { "mark_unknown", NGX_IDEMPOTENCY_MARK_UNKNOWN, "",
-      "    -   R=  R=  Ou  Ou  O=  O=  R=  R= ",
-      "    Ou  R=  R=  R=  R=  R=  R=  R=  R= " },
+      "    -   R=  R=  Ou  Ou  O=  O=  R=  R=  R= ",
+      "    Ou  R=  R=  R=  R=  R=  R=  R=  R=  R= " },
 
     { "probe", NGX_IDEMPOTENCY_PROBE, "",
-      "    -   E=! E=! E=! Gq  Gq  E=! E=! E=!",
-      "    E=! E=! E=! E=! Gq  Gq  E=! E=! E=!" },
+      "    -   E=! E=! E=! Gq  Gq  E=! E=! E=! E=!",
+      "    E=! E=! E=! E=! Gq  Gq  E=! E=! E=! E=!" },
     { "end of a probe", NGX_IDEMPOTENCY_PROBE, "f",
-      "    -   R=  R=  R=  R=  Ou  Ou  R=  R= ",
-      "    R=  R=  R=  R=  R=  Ou  Ou  R=  R= " },
+      "    -   R=  R=  R=  R=  Ou  Ou  R=  R=  R= ",
+      "    R=  R=  R=  R=  R=  Ou  Ou  R=  R=  R= " },
     { "end of an old probe", NGX_IDEMPOTENCY_PROBE, "F",
-      "    -   R=  R=  R=  R=  R=  R=  R=  R= ",
-      "    R=  R=  R=  R=  R=  R=  R=  R=  R= " },
+      "    -   R=  R=  R=  R=  R=  R=  R=  R=  R= ",
+      "    R=  R=  R=  R=  R=  R=  R=  R=  R=  R= " },
 
     { "renew", NGX_IDEMPOTENCY_RENEW, "f",
-      "    -   R=  R=  Ol  Ol  R=  R=  R=  R= ",
-      "    Ox  R=  R=  R=  R=  R=  R=  R=  R= " },
+      "    -   R=  R=  Ol  Ol  R=  R=  R=  R=  R= ",
+      "    Ox  R=  R=  R=  R=  R=  R=  R=  R=  R= " },
 
     { "issue", NGX_IDEMPOTENCY_ISSUE, "",
-      "    -   Oi  R=  R=  R=  R=  R=  R=  R= ",
-      "    Oi  Oi  R=  R=  R=  R=  R=  R=  R= " },
+      "    -   Oi  R=  R=  R=  R=  R=  R=  R=  R= ",
+      "    Oi  Oi  R=  R=  R=  R=  R=  R=  R=  R= " },
 
     { "fetch", NGX_IDEMPOTENCY_FETCH, "",
-      "    -   O=! O=! O=! O=! O=! O=! O=! O=!",
-      "    O=! O=! O=! O=! O=! O=! O=! O=! O=!" },
+      "    -   O=! O=! O=! O=! O=! O=! O=! O=! O=!",
+      "    O=! O=! O=! O=! O=! O=! O=! O=! O=! O=!" },
     { "fetch without answer", NGX_IDEMPOTENCY_FETCH, "b",
-      "    -   O=  O=  O=  O=  O=  O=  O=  O= ",
-      "    O=  O=  O=  O=  O=  O=  O=  O=  O= " },
+      "    -   O=  O=  O=  O=  O=  O=  O=  O=  O= ",
+      "    O=  O=  O=  O=  O=  O=  O=  O=  O=  O= " },
 
     { "resolve as executed", NGX_IDEMPOTENCY_RESOLVE, "xkf",
-      "    -   R=! R=! R=! OD  OD  OD  R=! R=!",
-      "    R=! R=! R=! R=! OD  OD  OD  R=! R=!" },
+      "    -   R=! R=! R=! OD  OD  OD  R=! R=! R=!",
+      "    R=! R=! R=! R=! OD  OD  OD  R=! R=! R=!" },
     { "resolve as executed, old fence", NGX_IDEMPOTENCY_RESOLVE, "xkF",
-      "    -   R=! R=! R=! R=! R=! R=! R=! R=!",
-      "    R=! R=! R=! R=! R=! R=! R=! R=! R=!" },
+      "    -   R=! R=! R=! R=! R=! R=! R=! R=! R=!",
+      "    R=! R=! R=! R=! R=! R=! R=! R=! R=! R=!" },
     { "resolve as not executed", NGX_IDEMPOTENCY_RESOLVE, "f",
-      "    -   R=  R=  R=  Ob  Ob  Ob  R=  R= ",
-      "    R=  R=  R=  R=  Ob  Ob  Ob  R=  R= " },
+      "    -   R=  R=  R=  Ob  Ob  Ob  R=  R=  R= ",
+      "    R=  R=  R=  R=  Ob  Ob  Ob  R=  R=  R= " },
     { "resolve as not executed, old fence", NGX_IDEMPOTENCY_RESOLVE, "F",
-      "    -   R=  R=  R=  R=  R=  R=  R=  R= ",
-      "    R=  R=  R=  R=  R=  R=  R=  R=  R= " },
+      "    -   R=  R=  R=  R=  R=  R=  R=  R=  R= ",
+      "    R=  R=  R=  R=  R=  R=  R=  R=  R=  R= " },
 
     { "purge", NGX_IDEMPOTENCY_PURGE, "f",
-      "    -   R=  Os  R=  Os  Os  Os  Os  Os ",
-      "    R=  R=  Os  R=  Os  Os  Os  Os  Os " },
+      "    -   R=  Os  R=  Os  Os  Os  Os  Os  Os ",
+      "    R=  R=  Os  R=  Os  Os  Os  Os  Os  Os " },
     { "purge, old fence", NGX_IDEMPOTENCY_PURGE, "F",
-      "    -   R=  R=  R=  R=  R=  R=  R=  R= ",
-      "    R=  R=  R=  R=  R=  R=  R=  R=  R= " },
+      "    -   R=  R=  R=  R=  R=  R=  R=  R=  R= ",
+      "    R=  R=  R=  R=  R=  R=  R=  R=  R=  R= " },
+
+    { "cancel", NGX_IDEMPOTENCY_CANCEL, "",
+      "    -   Oc  Oc  R=  R=  R=  R=  R=  R=  O= ",
+      "    Oc  Oc  Oc  R=  R=  R=  R=  R=  R=  O= " },
 
     { NULL, 0, NULL, NULL, NULL }
-};
-
-
-/*
- * Numbers of a sequence whose mark is at epoch 5, next 10, if there is one.
- * The record: NONE, STUBBED, or DONE, which is another one's.
- */
-
-typedef struct {
-    char                      *name;
-    ngx_uint_t                 mark;
-    ngx_uint_t                 flags;
-    uint64_t                   epoch;
-    uint64_t                   number;
-    test_state_e               before;
-    ngx_idempotency_result_e   result;
-    int                        expected;    /* -1: is not told */
-    uint64_t                   next;        /* 0: the mark stays */
-} test_number_t;
-
-
-#define GRANTED  NGX_IDEMPOTENCY_GRANTED
-#define EXISTS   NGX_IDEMPOTENCY_EXISTS
-#define ORDER    NGX_IDEMPOTENCY_OUT_OF_ORDER
-
-static test_number_t  numbers[] = {
-
-    { "first one", 0, SEQ, 5, 7, NONE, GRANTED, -1, 8 },
-    { "first one, strict", 0, STRICT, 5, 7, NONE, GRANTED, -1, 8 },
-    { "known, the mark is lost", 0, SEQ, 5, 7, DONE, EXISTS, -1, 8 },
-
-    { "next", 1, SEQ, 5, 10, NONE, GRANTED, -1, 11 },
-    { "next, strict", 1, STRICT, 5, 10, NONE, GRANTED, -1, 11 },
-    { "gap", 1, SEQ, 5, 12, NONE, GRANTED, -1, 13 },
-    { "gap, strict", 1, STRICT, 5, 12, NONE, ORDER, 10, 0 },
-    { "gap, strict, released", 1, STRICT, 5, 12, STUBBED, ORDER, 10, 0 },
-    { "beyond the mark, known", 1, STRICT, 5, 12, DONE, EXISTS, -1, 13 },
-
-    { "below, known", 1, SEQ, 5, 9, DONE, EXISTS, -1, 0 },
-    { "below, known, strict", 1, STRICT, 5, 9, DONE, EXISTS, -1, 0 },
-    { "below, released", 1, SEQ, 5, 9, STUBBED, GRANTED, -1, 0 },
-    { "below, released, strict", 1, STRICT, 5, 9, STUBBED, GRANTED, -1, 0 },
-    { "below, not known", 1, SEQ, 5, 9, NONE, ORDER, -1, 0 },
-    { "below, not known, strict", 1, STRICT, 5, 9, NONE, ORDER, 10, 0 },
-
-    { "old epoch", 1, SEQ, 4, 10, NONE, ORDER, -1, 0 },
-    { "old epoch, strict", 1, STRICT, 4, 10, NONE, ORDER, -1, 0 },
-    { "old epoch, known", 1, SEQ, 4, 10, DONE, ORDER, -1, 0 },
-
-    { "new epoch", 1, SEQ, 6, 3, NONE, GRANTED, -1, 4 },
-    { "new epoch from 0, strict", 1, STRICT, 6, 0, NONE, GRANTED, -1, 1 },
-    { "new epoch from 1, strict", 1, STRICT, 6, 1, NONE, GRANTED, -1, 2 },
-    { "new epoch from 2, strict", 1, STRICT, 6, 2, NONE, ORDER, 0, 0 },
-    { "new epoch from 2, strict, known", 1, STRICT, 6, 2, DONE, EXISTS, -1,
-      3 },
-
-    { NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
 };
 
 
@@ -293,7 +220,8 @@ test_record(ngx_idempotency_stored_t *stored, test_state_e state,
         NGX_IDEMPOTENCY_NONE, NGX_IDEMPOTENCY_NONE, NGX_IDEMPOTENCY_ISSUED,
         NGX_IDEMPOTENCY_EXECUTING, NGX_IDEMPOTENCY_EXECUTING,
         NGX_IDEMPOTENCY_UNKNOWN, NGX_IDEMPOTENCY_UNKNOWN,
-        NGX_IDEMPOTENCY_DONE, NGX_IDEMPOTENCY_TOMBSTONE
+        NGX_IDEMPOTENCY_DONE, NGX_IDEMPOTENCY_TOMBSTONE,
+        NGX_IDEMPOTENCY_DONE
     };
 
     ngx_memzero(stored, sizeof(ngx_idempotency_stored_t));
@@ -329,6 +257,13 @@ test_record(ngx_idempotency_stored_t *stored, test_state_e state,
 
     case TOMBSTONE:
         stored->status = 201;
+        break;
+
+    case CANCELLED:
+        ngx_memzero(stored->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+        stored->attempts = 0;
+        stored->status = NGX_IDEMPOTENCY_CANCELLED_STATUS;
+        stored->tombstone = TOMB;
         break;
 
     default:
@@ -417,6 +352,18 @@ test_want(ngx_idempotency_transition_t *t, test_state_e before, u_char what)
             s->until = NOW + s->keep * 1000;
         }
 
+        return;
+    }
+
+    if (what == 'c') {
+        ngx_memzero(s, sizeof(ngx_idempotency_stored_t));
+        s->exists = 1;
+        s->state = NGX_IDEMPOTENCY_DONE;
+        s->status = NGX_IDEMPOTENCY_CANCELLED_STATUS;
+        s->fence = NEW;
+        s->created = TIME;
+        s->until = NOW + TTL * 1000;
+        s->tombstone = TOMB;
         return;
     }
 
@@ -808,7 +755,8 @@ test_shown(void)
         { UNKNOWN, NGX_IDEMPOTENCY_UNKNOWN, 0, MONTH, 0, 0 },
         { ASKED, NGX_IDEMPOTENCY_UNKNOWN, 1, MONTH + 1, 0, 0 },
         { DONE, NGX_IDEMPOTENCY_DONE, 0, 1, 201, 1 },
-        { TOMBSTONE, NGX_IDEMPOTENCY_TOMBSTONE, 0, 1, 201, 0 }
+        { TOMBSTONE, NGX_IDEMPOTENCY_TOMBSTONE, 0, 1, 201, 0 },
+        { CANCELLED, NGX_IDEMPOTENCY_DONE, 0, 1, 410, 0 }
     };
 
     for (i = 0; i < STATES; i++) {

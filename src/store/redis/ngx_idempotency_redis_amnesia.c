@@ -226,7 +226,10 @@ ngx_idempotency_redis_amnesia_before_send(ngx_idempotency_redis_op_t *rop)
 
     rop->cmd.shard = NULL;
 
-    if (rop->op->type != NGX_IDEMPOTENCY_CLAIM
+    /* that it knows nothing of a key means nothing: no claim, no cancel */
+
+    if ((rop->op->type != NGX_IDEMPOTENCY_CLAIM
+         && rop->op->type != NGX_IDEMPOTENCY_CANCEL)
         || ngx_idempotency_redis_amnesia_refusal(rop)
            == NGX_IDEMPOTENCY_REFUSAL_NONE)
     {
@@ -356,7 +359,13 @@ ngx_idempotency_redis_amnesia_check_fetched(ngx_idempotency_redis_op_t *rop)
         return NGX_DECLINED;
     }
 
-    op->result = NGX_IDEMPOTENCY_EXISTS;
+    if (op->type == NGX_IDEMPOTENCY_CLAIM) {
+        op->result = NGX_IDEMPOTENCY_EXISTS;
+
+    } else {
+        op->result = ngx_idempotency_record_is_cancelled(&op->record)
+                     ? NGX_IDEMPOTENCY_OK : NGX_IDEMPOTENCY_REFUSED;
+    }
 
     return NGX_OK;
 }
@@ -374,9 +383,11 @@ ngx_idempotency_redis_amnesia_check_granted(ngx_idempotency_redis_op_t *rop)
         return NGX_OK;
     }
 
-    if (op->type == NGX_IDEMPOTENCY_CLAIM) {
+    if (op->type != NGX_IDEMPOTENCY_COMPLETE) {
 
-        if (op->result != NGX_IDEMPOTENCY_GRANTED) {
+        if (op->result != NGX_IDEMPOTENCY_GRANTED
+            && op->result != NGX_IDEMPOTENCY_OK)
+        {
             return NGX_OK;
         }
 
@@ -392,7 +403,7 @@ ngx_idempotency_redis_amnesia_check_granted(ngx_idempotency_redis_op_t *rop)
 
     refusal = ngx_idempotency_redis_amnesia_check_acks(rop);
 
-    if (refusal && op->type == NGX_IDEMPOTENCY_CLAIM) {
+    if (refusal && op->type != NGX_IDEMPOTENCY_COMPLETE) {
         op->unsure = 1;
         op->refusal = refusal;
         return NGX_DECLINED;

@@ -33,6 +33,7 @@ static ngx_str_t  ngx_idempotency_redis_script_texts[] = {
     ngx_string(ngx_idempotency_redis_lua_fetch),
     ngx_string(ngx_idempotency_redis_lua_not_executed),
     ngx_string(ngx_idempotency_redis_lua_purge),
+    ngx_string(ngx_idempotency_redis_lua_cancel),
     ngx_string(ngx_idempotency_redis_lua_list),
     ngx_string(ngx_idempotency_redis_lua_executed),
     ngx_string(ngx_idempotency_redis_lua_claim_number),

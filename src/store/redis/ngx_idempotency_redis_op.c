@@ -218,7 +218,8 @@ ngx_idempotency_redis_op_needs_ack(ngx_idempotency_redis_op_t *rop)
 {
     return !rop->background && !rop->fetches
            && (rop->op->type == NGX_IDEMPOTENCY_CLAIM
-               || rop->op->type == NGX_IDEMPOTENCY_COMPLETE);
+               || rop->op->type == NGX_IDEMPOTENCY_COMPLETE
+               || rop->op->type == NGX_IDEMPOTENCY_CANCEL);
 }
 
 
@@ -562,7 +563,8 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
     }
 
     if ((op->type == NGX_IDEMPOTENCY_CLAIM
-         || op->type == NGX_IDEMPOTENCY_FETCH)
+         || op->type == NGX_IDEMPOTENCY_FETCH
+         || op->type == NGX_IDEMPOTENCY_CANCEL)
         && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) > 0)
     {
         ngx_idempotency_redis_background_retry(rop);

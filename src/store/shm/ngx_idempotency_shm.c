@@ -206,7 +206,8 @@ ngx_idempotency_shm_run(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     if (op->type == NGX_IDEMPOTENCY_CLAIM
-        || op->type == NGX_IDEMPOTENCY_ISSUE)
+        || op->type == NGX_IDEMPOTENCY_ISSUE
+        || op->type == NGX_IDEMPOTENCY_CANCEL)
     {
         (void) ngx_idempotency_shm_expire(ctx, now,
                                           NGX_IDEMPOTENCY_SHM_CLEAR);

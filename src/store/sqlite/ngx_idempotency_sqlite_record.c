@@ -107,7 +107,8 @@ ngx_idempotency_sqlite_change(ngx_idempotency_sqlite_ctx_t *ctx,
 
         if (!row.exists && db->full
             && (ask->type == NGX_IDEMPOTENCY_CLAIM
-                || ask->type == NGX_IDEMPOTENCY_ISSUE))
+                || ask->type == NGX_IDEMPOTENCY_ISSUE
+                || ask->type == NGX_IDEMPOTENCY_CANCEL))
         {
             job->error = NGX_IDEMPOTENCY_ERROR_FULL;
             return SQLITE_OK;
