@@ -232,8 +232,8 @@ x
  'Idempotency-Key: "a\\bc"',
  'Idempotency-Key: "abc"d',
  'Idempotency-Key: "abc" "def"',
- 'Idempotency-Key: "abc";p=1',
- 'Idempotency-Key: "abc"; p']
+ 'Idempotency-Key: "abc";',
+ 'Idempotency-Key: "abc";P=1']
 --- error_code eval
 [(400) x 9]
 --- response_headers eval

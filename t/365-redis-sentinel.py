@@ -302,8 +302,6 @@ def test_outage(up):
     """docs/redis.md: for how long new keys are refused when a master dies"""
     lease = 4                     # of the location
     set_ = Sentinels(replicas=2, sentinels=3)
-    for sentinel in set_.sentinels:       # one failover, also with Redis 6
-        sentinel('SENTINEL', 'SET', set_.NAME, 'failover-timeout', 30000)
     gw = Gateway(up, locations=LOCATION, http=store(
         set_.url + ' replicas=1'))
     gw.expected = [FORGOTTEN]
