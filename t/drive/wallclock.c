@@ -1,15 +1,21 @@
 
 /*
- * Before the system's gettimeofday() and time(): adds the seconds in
- * WALL_CLOCK_FILE.  For nginx see wallclock.py, for Redis redis_clock.py.
+ * Before the system's gettimeofday(), time() and clock_gettime() of the wall
+ * clock: adds the seconds in WALL_CLOCK_FILE.  For nginx see wallclock.py, for
+ * Redis redis_clock.py.
  */
+
+
+#define _GNU_SOURCE
 
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 
 static volatile long  *offset;
@@ -31,6 +37,21 @@ wallclock_init(void)
 
 
 int
+clock_gettime(clockid_t id, struct timespec *ts)
+{
+    if (syscall(SYS_clock_gettime, id, ts) == -1) {
+        return -1;
+    }
+
+    if (id == CLOCK_REALTIME && offset) {
+        ts->tv_sec += *offset;
+    }
+
+    return 0;
+}
+
+
+int
 gettimeofday(struct timeval *restrict tv, void *restrict tz)
 {
     struct timespec  ts;
@@ -39,7 +60,7 @@ gettimeofday(struct timeval *restrict tv, void *restrict tz)
 
     clock_gettime(CLOCK_REALTIME, &ts);
 
-    tv->tv_sec = ts.tv_sec + (offset ? *offset : 0);
+    tv->tv_sec = ts.tv_sec;
     tv->tv_usec = ts.tv_nsec / 1000;
 
     return 0;

@@ -439,12 +439,13 @@ ngx_idempotency_sqlite_done(ngx_event_t *ev)
     ctx = ev->data;
 
     ctx->busy = 0;
-    ctx->soon = ctx->overdue;
-    ctx->overdue = 0;
 
-    if (ctx->soon && !ngx_exiting) {
+    if (ctx->overdue && !ngx_exiting) {
+        ctx->soon = 1;
         ngx_add_timer(&ctx->tick, NGX_IDEMPOTENCY_SQLITE_SOON);
     }
+
+    ctx->overdue = 0;
 
     ngx_queue_init(&batch);
     ngx_queue_init(&again);

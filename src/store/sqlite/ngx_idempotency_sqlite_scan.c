@@ -196,6 +196,10 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
         return rc;
     }
 
+    /* as many as the statement removes at a time */
+
+    ctx->overdue |= (sqlite3_changes(db->handle) >= 256);
+
     pages = ngx_idempotency_sqlite_number(db, NGX_IDEMPOTENCY_SQLITE_PAGES);
     spare = ngx_idempotency_sqlite_number(db,
                                           NGX_IDEMPOTENCY_SQLITE_FREE_PAGES);
