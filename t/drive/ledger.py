@@ -159,8 +159,12 @@ class Ledger:
 
         extra = ''.join('%s\r\n' % v.replace(':', ': ', 1)
                         for k, v in urllib.parse.parse_qsl(query) if k == 'h')
-        call = Call(writer, effect, method, extra, headers, self.keepalive
-                    and fields.get('connection', '').lower() != 'close')
+        close = fields.get('connection', '').lower() == 'close'
+        if close:
+            # else nginx keeps a connection that is about to be closed
+            extra += 'Connection: close\r\n'
+        call = Call(writer, effect, method, extra, headers,
+                    self.keepalive and not close)
         do = getattr(self, '_do_' + (words[0] if words else 'ok'))
         keep = await do(call, *words[1:])
         await writer.drain()
