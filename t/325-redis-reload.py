@@ -11,6 +11,7 @@ left do outcomes become unknown, and that is logged.
 
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -77,6 +78,19 @@ def ready(gw):
         and not states['connecting']
 
 
+def begun(gw, path, key):
+    """A new worker may have no connection yet, and refuses it: once more."""
+    end = time.time() + 20
+    while True:
+        call = gw.call(path, key)
+        until(lambda: up.count(key)
+              or select.select([call.sock], [], [], 0)[0], 20, 0.005)
+        if up.count(key) or time.time() > end:
+            return call
+        call.read()
+        time.sleep(0.05)
+
+
 def answered(gw, name, n=5, path='/wait', more={}, claims=(),
              away=server.stop):
     """{key: answer}: executed, and Redis went away before it was stored.
@@ -86,9 +100,7 @@ def answered(gw, name, n=5, path='/wait', more={}, claims=(),
     ok(until(lambda: ready(gw) and gw.post('/ok', name + '-warm').status
              == 201, 10, 0.05), name + ': Redis is there', stats(gw))
     up.hold()
-    calls = {key: gw.call(path, key) for key, path in paths.items()}
-    for key in calls:
-        up.until(key)
+    calls = {key: begun(gw, path, key) for key, path in paths.items()}
     away()
     asked = [gw.call('/ok', key) for key in claims]
     up.go()
