@@ -4,6 +4,7 @@ between two of them: the writer then notices and is refused or starts again,
 and a reader never gets half of one answer and half of another.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -11,28 +12,36 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
+from gateway import until  # noqa: E402
 from shm import Nginx, finish, ok, pattern, same  # noqa: E402
 
 LONG = 300000
-PAUSE = 400
+PAUSE = 30000
 
 
 class Paused(threading.Thread):
-    """An operation that sleeps between its first two steps."""
+    """An operation that sleeps between its first two steps, until end()."""
 
     def __init__(self, nginx, **args):
         super().__init__()
         self.nginx = nginx
         self.args = args
         self.answer = None
+        before = nginx.log().count('paused by a test')
         self.start()
-        time.sleep(PAUSE / 2000)
+        ok(until(lambda: nginx.log().count('paused by a test') > before),
+           '%s: it pauses' % args['op'])
 
     def run(self):
         self.answer = self.nginx.ask('pay', pause=PAUSE, **self.args)
 
     def end(self):
-        self.join()
+        """A signal that nginx ignores ends the pause, if it has begun."""
+        while self.is_alive():
+            for pid in self.nginx.children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGALRM)
+            self.join(0.05)
         return self.answer or {}
 
 

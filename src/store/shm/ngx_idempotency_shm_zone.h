@@ -101,12 +101,16 @@ extern ngx_uint_t  ngx_idempotency_shm_kill;
         (void) kill(ngx_pid, SIGKILL);                                        \
     }
 
-/* a gap between two steps, in which a test may let other processes act */
+/*
+ * A gap between two steps, in which a test may let other processes act; any
+ * signal ends it.
+ */
 
 extern ngx_msec_t  ngx_idempotency_shm_pause;
 
 #define ngx_idempotency_shm_gap()                                             \
     if (ngx_idempotency_shm_pause) {                                          \
+        ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0, "paused by a test");   \
         ngx_msleep(ngx_idempotency_shm_pause);                                \
         ngx_idempotency_shm_pause = 0;                                        \
     }
