@@ -102,16 +102,17 @@ def rotated():
        'a password that replaced all others')
     for line in clients(server, 'gate'):
         server('CLIENT', 'KILL', 'ID', line.split()[0][3:])
-    ok(until(lambda: new(gw) == 201, 15), 'closed: the next login')
+    ok(until(lambda: new(gw) == 201 and len(clients(server, 'gate')) == 4,
+             15), 'closed: the next login')
 
     # one that is not taken
     replace(path, 'token-wrong')
-    ok(until(lambda: 'refused the new password of' in gw.log(), 20),
-       'a wrong one is refused')
+    ok(until(lambda: gw.log().count('refused the new password of') == 4, 20),
+       'a wrong one is refused, by all connections')
     same(new(gw), 201, 'a wrong one: connections go on')
     took = gw.log().count('took the new password')
     replace(path, 'token-11')
-    ok(until(lambda: gw.log().count('took the new password') > took, 20),
+    ok(until(lambda: gw.log().count('took the new password') == took + 4, 20),
        'the right one again')
 
     # none

@@ -283,8 +283,12 @@ class Cluster:
                 if b'cluster_state:ok' not in info \
                         or b'cluster_slots_ok:16384' not in info:
                     return False
-                views.add(repr(sorted((r[0], r[1], r[2][2], len(r))
-                                      for r in n('CLUSTER', 'SLOTS'))))
+                views.add(repr((
+                    sorted((r[0], r[1], r[2][2], len(r))
+                           for r in n('CLUSTER', 'SLOTS')),
+                    sorted((line.split()[0], line.split()[6]) for line
+                           in n('CLUSTER', 'NODES').splitlines()
+                           if b'master' in line.split()[2]))))
                 role = n('ROLE')
                 if role[0] == b'slave' and role[3] != b'connected':
                     return False
@@ -317,7 +321,8 @@ class Cluster:
                         check=False)
 
     def crash(self, i=0):
-        """Kills a master, once all know its slots: else nobody gets votes."""
+        """Kills a master, once all know its slots and its epoch: without
+        them, its replica gets no votes."""
         self.healthy()
         node = self.masters()[i % 3]
         name = self.id(node).encode()
@@ -326,6 +331,16 @@ class Cluster:
         return node, until(lambda: b'cluster_state:ok' in
                            live('CLUSTER', 'INFO') and name not in
                            [r[2][2] for r in live('CLUSTER', 'SLOTS')], 60)
+
+    def words(self):
+        """What the nodes said last of their elections."""
+        text = []
+        for n in self.nodes:
+            with open(n.dir + '/log', errors='replace') as f:
+                said = [line for line in f if 'ailover' in line
+                        or 'lection' in line or 'FAIL' in line]
+            text += ['node %d' % n.port] + [s.rstrip() for s in said[-8:]]
+        return '\n'.join(text)
 
     def heal(self):
         for n in self.nodes:
