@@ -202,6 +202,8 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_http_idempotency_statuses_t   *retryable;
     size_t                             max_response;
     ngx_array_t                       *hide_headers;   /* ngx_str_t */
+    ngx_str_t                          replayed_header;  /* empty: off */
+    ngx_str_t                          expires_header;
     ngx_str_t                          describedby;
     ngx_uint_t                         log_level;
     ngx_flag_t                         dry_run;

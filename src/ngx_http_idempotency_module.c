@@ -217,6 +217,20 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       0,
       NULL },
 
+    { ngx_string("idempotency_replayed_header"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_header,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, replayed_header),
+      NULL },
+
+    { ngx_string("idempotency_expires_header"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_idempotency_conf_header,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, expires_header),
+      NULL },
+
     { ngx_string("idempotency_profile"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_http_idempotency_conf_slot,

@@ -1602,3 +1602,51 @@ location /pay {
 location /t { return 200; }
 --- request
 GET /t
+
+
+
+=== TEST 156: a marker of replays with a name that no header has
+--- wrong
+idempotency_replayed_header "X Replayed";
+--- error_log
+invalid name "X Replayed" in "idempotency_replayed_header"
+it must be that of a header, as in "X-Name", or "off"
+
+
+
+=== TEST 157: an expiry without a name
+--- wrong
+idempotency_expires_header "";
+--- error_log
+invalid name "" in "idempotency_expires_header"
+it must be that of a header, as in "X-Name", or "off"
+
+
+
+=== TEST 158: a marker of replays that is a header of nginx
+--- wrong
+idempotency_replayed_header content-length;
+--- error_log
+invalid name "content-length" in "idempotency_replayed_header"
+that header has a meaning of its own
+
+
+
+=== TEST 159: one name for two headers, of which one is inherited
+--- wrong_http
+idempotency_store main shm:4m;
+idempotency_expires_header X-Key;
+--- wrong
+idempotency_replayed_header x-key;
+--- error_log
+"idempotency_replayed_header" and "idempotency_expires_header" are both "X-Key"
+they need names of their own or "off"
+
+
+
+=== TEST 160: a marker of replays twice
+--- wrong
+idempotency_replayed_header off;
+idempotency_replayed_header X-Replayed;
+--- error_log
+"idempotency_replayed_header" directive is duplicate

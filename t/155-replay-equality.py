@@ -4,8 +4,8 @@
 Answers of all kinds, byte by byte as an upstream may send them, through
 locations of all kinds: the replay equals the first answer header by header,
 and the first answer equals that of the same location without idempotency.
-Only these may differ: Date, Idempotent-Replayed, the hidden Set-Cookie, and
-the framing of the body.
+Only these may differ: Date, Idempotent-Replayed, Idempotency-Expires, the hidden
+Set-Cookie, and the framing of the body.
 """
 
 import os
@@ -200,7 +200,7 @@ class Upstream:
 
 def shape(answer, *ignored):
     """What must be equal; the names of the headers are in lower case."""
-    ignored += ('connection', 'idempotent-replayed')
+    ignored += ('connection', 'idempotent-replayed', 'idempotency-expires')
     return (answer.raw.split(b'\r\n')[0],
             sorted((n, 'now' if n in CLOCK and '1 Jan' not in v else v)
                    for n, v in answer.headers if n not in ignored),

@@ -45,6 +45,41 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_rejects[] = {
 };
 
 
+/* headers that nginx, its filters or this module set or look for */
+
+static ngx_str_t  ngx_http_idempotency_conf_taken[] = {
+    ngx_string("Accept-Ranges"),
+    ngx_string("Allow"),
+    ngx_string("Cache-Control"),
+    ngx_string("Connection"),
+    ngx_string("Content-Encoding"),
+    ngx_string("Content-Language"),
+    ngx_string("Content-Length"),
+    ngx_string("Content-Range"),
+    ngx_string("Content-Type"),
+    ngx_string("Date"),
+    ngx_string("ETag"),
+    ngx_string("Expires"),
+    ngx_string("Idempotency-Key"),
+    ngx_string("Idempotency-Retry"),
+    ngx_string("Keep-Alive"),
+    ngx_string("Last-Modified"),
+    ngx_string("Link"),
+    ngx_string("Location"),
+    ngx_string("Refresh"),
+    ngx_string("Retry-After"),
+    ngx_string("Server"),
+    ngx_string("Set-Cookie"),
+    ngx_string("Trailer"),
+    ngx_string("Transfer-Encoding"),
+    ngx_string("Upgrade"),
+    ngx_string("Vary"),
+    ngx_string("WWW-Authenticate"),
+    ngx_string("X-Accel-Idempotency"),
+    ngx_null_string
+};
+
+
 ngx_idempotency_store_t *
 ngx_http_idempotency_store_get(ngx_conf_t *cf, ngx_str_t *name)
 {
@@ -525,6 +560,73 @@ ngx_http_idempotency_conf_hide_header(ngx_conf_t *cf, ngx_command_t *cmd,
         }
 
         *name = value[i];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* the name of a header line, or "off", which is an empty name */
+
+char *
+ngx_http_idempotency_conf_header(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    char  *p = conf;
+
+    u_char       ch;
+    size_t       i;
+    ngx_str_t   *name, *value;
+    ngx_uint_t   n;
+
+    name = (ngx_str_t *) (p + cmd->offset);
+
+    if (name->data) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+    *name = value[1];
+
+    if (name->len == 3 && ngx_strncmp(name->data, "off", 3) == 0) {
+        name->len = 0;
+        return NGX_CONF_OK;
+    }
+
+    for (i = 0; i < name->len; i++) {
+        ch = name->data[i];
+
+        if (!((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z')
+              || (ch >= '0' && ch <= '9')
+              || (ch && ngx_strchr("!#$%&'*+-.^_`|~", ch))))
+        {
+            break;
+        }
+    }
+
+    if (name->len == 0 || i < name->len) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid name \"%V\" in \"%V\", it must be that "
+                           "of a header, as in \"X-Name\", or \"off\"",
+                           name, &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    for (n = 0; ngx_http_idempotency_conf_taken[n].len; n++) {
+
+        if (name->len == ngx_http_idempotency_conf_taken[n].len
+            && ngx_strncasecmp(name->data,
+                               ngx_http_idempotency_conf_taken[n].data,
+                               name->len)
+               == 0)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid name \"%V\" in \"%V\", that header "
+                               "has a meaning of its own: take another name, "
+                               "as in \"X-Name\", or \"off\"",
+                               name, &cmd->name);
+            return NGX_CONF_ERROR;
+        }
     }
 
     return NGX_CONF_OK;

@@ -64,6 +64,8 @@ char *ngx_http_idempotency_conf_statuses(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_idempotency_conf_hide_header(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
+char *ngx_http_idempotency_conf_header(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
 char *ngx_http_idempotency_conf_describedby(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 char *ngx_http_idempotency_conf_slot(ngx_conf_t *cf, ngx_command_t *cmd,

@@ -42,6 +42,9 @@ static ngx_int_t ngx_http_idempotency_profile_statuses(ngx_conf_t *cf,
 static ngx_int_t ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *prev,
     ngx_http_idempotency_loc_conf_t *conf);
+static ngx_int_t ngx_http_idempotency_merge_headers(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_endpoint(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static ngx_int_t ngx_http_idempotency_merge_location(ngx_conf_t *cf,
@@ -148,6 +151,8 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->in_progress = 0;
      *     conf->probe = { 0, NULL };
      *     conf->probe_place = NULL;
+     *     conf->replayed_header = { 0, NULL };
+     *     conf->expires_header = { 0, NULL };
      *     conf->describedby = { 0, NULL };
      */
 
@@ -437,6 +442,35 @@ ngx_http_idempotency_profile_statuses(ngx_conf_t *cf,
 }
 
 
+static ngx_int_t
+ngx_http_idempotency_merge_headers(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *prev,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_conf_merge_str_value(conf->replayed_header, prev->replayed_header,
+                             "Idempotent-Replayed");
+    ngx_conf_merge_str_value(conf->expires_header, prev->expires_header,
+                             "Idempotency-Expires");
+
+    if (conf->replayed_header.len == 0
+        || conf->replayed_header.len != conf->expires_header.len
+        || ngx_strncasecmp(conf->replayed_header.data,
+                           conf->expires_header.data,
+                           conf->expires_header.len)
+           != 0)
+    {
+        return NGX_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"idempotency_replayed_header\" and "
+                       "\"idempotency_expires_header\" are both \"%V\", "
+                       "they need names of their own or \"off\"",
+                       &conf->expires_header);
+    return NGX_ERROR;
+}
+
+
 /* What happens to answers and to duplicates. */
 
 static ngx_int_t
@@ -476,6 +510,10 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_conf_merge_size_value(conf->max_response, prev->max_response,
                               1024 * 1024);
     ngx_conf_merge_str_value(conf->describedby, prev->describedby, "");
+
+    if (ngx_http_idempotency_merge_headers(cf, prev, conf) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     ngx_conf_merge_ptr_value(conf->hide_headers, prev->hide_headers, NULL);
 

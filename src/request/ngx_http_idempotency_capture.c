@@ -9,6 +9,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_dry_run.h"
 #include "ngx_http_idempotency_failpoint.h"
+#include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_replay.h"
@@ -564,6 +565,13 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
 
     if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_PROBLEM) {
         return ngx_http_idempotency_capture_problem(r, ctx);
+    }
+
+    if (op && op->error == NGX_IDEMPOTENCY_ERROR_NONE
+        && op->type == NGX_IDEMPOTENCY_COMPLETE)
+    {
+        (void) ngx_http_idempotency_header_expires(r, ctx,
+                                                   (uint64_t) op->ttl * 1000);
     }
 
     rc = ngx_http_next_header_filter(r);

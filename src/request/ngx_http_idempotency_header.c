@@ -47,6 +47,61 @@ ngx_http_idempotency_header_no_store(ngx_http_request_t *r)
 }
 
 
+/*
+ * The moment is never later than the true one: it counts from when the
+ * operation was submitted, and is rounded down.  An operation that several
+ * replays share has a time of its own for both.
+ */
+
+ngx_int_t
+ngx_http_idempotency_header_expires(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, uint64_t msec)
+{
+    uint64_t          asked;
+    ngx_str_t        *name, value;
+    ngx_uint_t        i;
+    ngx_time_t       *tp;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    name = &ctx->conf->expires_header;
+
+    if (name->len == 0) {
+        return NGX_OK;
+    }
+
+    /* the upstream is such a gateway itself */
+
+    for (part = &r->headers_out.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (ngx_http_idempotency_header_is(&h[i].key, name)) {
+                h[i].hash = 0;
+            }
+        }
+    }
+
+    value.data = ngx_pnalloc(r->pool,
+                             sizeof("Mon, 28 Sep 1970 06:00:00 GMT") - 1);
+    if (value.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    tp = ngx_timeofday();
+
+    asked = (uint64_t) tp->sec * 1000 + tp->msec
+            - (ngx_current_msec - ctx->op->submitted);
+
+    value.len = ngx_http_time(value.data, (time_t) ((asked + msec) / 1000))
+                - value.data;
+
+    return ngx_http_idempotency_header_add(&r->headers_out.headers, name,
+                                           &value)
+           ? NGX_OK : NGX_ERROR;
+}
+
+
 ngx_str_t *
 ngx_http_idempotency_header_find(ngx_list_t *list, ngx_str_t *name)
 {

@@ -38,6 +38,15 @@ ngx_table_elt_t *ngx_http_idempotency_header_add(ngx_list_t *list,
 /* Adds "Cache-Control: no-store".  NGX_OK or NGX_ERROR. */
 ngx_int_t ngx_http_idempotency_header_no_store(ngx_http_request_t *r);
 
+/*
+ * Adds the line of idempotency_expires_header, instead of any of that name:
+ * "msec" is the time that the record of ctx->op was kept for when the store
+ * was asked.  Nothing is added where the directive is "off".  NGX_OK or
+ * NGX_ERROR.
+ */
+ngx_int_t ngx_http_idempotency_header_expires(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, uint64_t msec);
+
 /* The value of the first line of that name among headers or trailers. */
 ngx_str_t *ngx_http_idempotency_header_find(ngx_list_t *list,
     ngx_str_t *name);

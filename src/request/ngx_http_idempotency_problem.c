@@ -268,6 +268,19 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    /* the record of an executed or cancelled key: this answer ends with it */
+
+    if (ctx->op
+        && ctx->op->record.state >= NGX_IDEMPOTENCY_DONE
+        && (problem->result == NGX_HTTP_IDEMPOTENCY_REJECTED
+            || problem->result == NGX_HTTP_IDEMPOTENCY_EXPIRED)
+        && ngx_http_idempotency_header_expires(r, ctx,
+                                               ctx->op->record.ttl_msec)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     page = ngx_http_idempotency_problem_page(ctx);
 
     return page->len ? ngx_http_idempotency_problem_link(r, page) : NGX_OK;

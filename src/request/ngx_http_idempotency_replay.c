@@ -18,7 +18,7 @@ typedef struct {
 
 static ngx_int_t ngx_http_idempotency_replay_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_replay_header(ngx_http_request_t *r,
-    ngx_idempotency_answer_t *answer);
+    ngx_http_idempotency_ctx_t *ctx);
 static void ngx_http_idempotency_replay_content_type(ngx_http_request_t *r,
     ngx_str_t *type);
 static ngx_int_t ngx_http_idempotency_replay_line(ngx_http_request_t *r,
@@ -139,7 +139,7 @@ ngx_http_idempotency_replay_fill(ngx_http_request_t *r,
 
     record = &ctx->op->record;
 
-    if (ngx_http_idempotency_replay_header(r, ctx->stored) != NGX_OK
+    if (ngx_http_idempotency_replay_header(r, ctx) != NGX_OK
         || ngx_http_idempotency_replay_trailers(r, ctx->stored) != NGX_OK)
     {
         return NGX_ERROR;
@@ -168,13 +168,18 @@ ngx_http_idempotency_replay_fill(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_idempotency_replay_header(ngx_http_request_t *r,
-    ngx_idempotency_answer_t *answer)
+    ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_uint_t                i;
-    ngx_idempotency_field_t  *field;
+    ngx_str_t                 *replayed, *expires;
+    ngx_uint_t                 i;
+    ngx_idempotency_field_t   *field;
+    ngx_idempotency_answer_t  *answer;
 
-    static ngx_str_t  replayed = ngx_string("Idempotent-Replayed");
     static ngx_str_t  yes = ngx_string("true");
+
+    answer = ctx->stored;
+    replayed = &ctx->conf->replayed_header;
+    expires = &ctx->conf->expires_header;
 
     r->headers_out.status = answer->status;
     r->headers_out.status_line = answer->status_line;
@@ -198,7 +203,9 @@ ngx_http_idempotency_replay_header(ngx_http_request_t *r,
 
         /* the upstream is such a gateway itself */
 
-        if (ngx_http_idempotency_header_is(&field[i].name, &replayed)) {
+        if (ngx_http_idempotency_header_is(&field[i].name, replayed)
+            || ngx_http_idempotency_header_is(&field[i].name, expires))
+        {
             continue;
         }
 
@@ -207,14 +214,16 @@ ngx_http_idempotency_replay_header(ngx_http_request_t *r,
         }
     }
 
-    if (ngx_http_idempotency_header_add(&r->headers_out.headers, &replayed,
-                                        &yes)
-        == NULL)
+    if (replayed->len
+        && ngx_http_idempotency_header_add(&r->headers_out.headers, replayed,
+                                           &yes)
+           == NULL)
     {
         return NGX_ERROR;
     }
 
-    return NGX_OK;
+    return ngx_http_idempotency_header_expires(r, ctx,
+                                               ctx->op->record.ttl_msec);
 }
 
 

@@ -102,6 +102,7 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
 
     if (until > now) {
         record->ttl_left = (time_t) ((until - now + 999) / 1000);
+        record->ttl_msec = until - now;
     }
 
     if (record->state != NGX_IDEMPOTENCY_DONE || p[2] == 0) {

@@ -109,6 +109,7 @@ typedef struct {
     ngx_uint_t               status;           /* of the answer, 0: none */
     ngx_msec_t               lease_left;       /* of owner or prober */
     time_t                   ttl_left;         /* seconds to the next move */
+    uint64_t                 ttl_msec;         /* the same, not rounded up */
     ngx_str_t                head;             /* encoded answer head */
     ngx_str_t                body;
 

@@ -737,6 +737,7 @@ ngx_idempotency_transition_show(const ngx_idempotency_stored_t *stored,
 
     if (due > now && record->state != NGX_IDEMPOTENCY_NONE) {
         record->ttl_left = (time_t) ((due - now + 999) / 1000);
+        record->ttl_msec = due - now;
     }
 
     switch (record->state) {
