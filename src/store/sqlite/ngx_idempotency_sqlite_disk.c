@@ -4,8 +4,8 @@
  */
 
 
-#include <sys/statvfs.h>
 #include "ngx_idempotency_sqlite_disk.h"
+#include <sys/statvfs.h>
 
 
 /*
