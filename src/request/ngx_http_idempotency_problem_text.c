@@ -176,8 +176,8 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
     { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("state_mismatch"), ngx_string("never"), ngx_null_string,
       ngx_string("Record is in another state"),
-      ngx_string("Only a record that is unknown can be resolved, and only one "
-                 "that nobody is executing can be purged. Nothing was "
+      ngx_string("Only a record that is unknown can be resolved, and a record "
+                 "whose request is executing cannot be purged. Nothing was "
                  "done.") },
 
     { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
