@@ -40,6 +40,7 @@
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_IETF    0
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE  1
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_ACP     2
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_UCP     3
 
 /* a status that nginx has no name for */
 #define NGX_HTTP_IDEMPOTENCY_TOO_EARLY  425
@@ -137,6 +138,10 @@ typedef struct {
 /* directives whose default is the profile's: unset unless they were given */
 
 typedef struct {
+    ngx_http_complex_value_t          *key;
+    ngx_uint_t                         methods;
+    ngx_uint_t                         fingerprint;    /* whether it was */
+    time_t                             ttl;
     ngx_http_complex_value_t          *scope;
     ngx_http_complex_value_t          *with;           /* of a fingerprint */
     ngx_flag_t                         required;

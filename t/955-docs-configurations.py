@@ -80,7 +80,7 @@ same(sorted(seen), sorted(REQUESTS), 'all of them were there')
 
 # ---- profiles.md ----
 
-(_, stripe), (_, acp) = configurations('profiles.md')
+(_, stripe), (_, acp), (_, ucp) = configurations('profiles.md')
 
 gw = Page(up, stripe)
 a = gw.send('/v1/charges/ok', 'k', Authorization='Bearer me')
@@ -100,6 +100,16 @@ d = gw.send('/checkout_sessions/ok', 'k', b'{"b": null, "a": 1.0}', **json_type)
 same((a.status, b.status, b.code, c.status, c.code, d.status, d.replayed),
      (201, 422, 'idempotency_conflict', 400, 'idempotency_key_required', 201,
       True), 'profiles.md: acp')
+gw.stop()
+
+gw = Page(up, ucp)
+a = gw.send('/checkout-sessions/ok', 'k', b'{"a":1}', **json_type)
+b = gw.send('/checkout-sessions/ok', 'k', b'{"a":1}', **json_type)
+c = gw.send('/checkout-sessions/ok', 'k', b'{"a":2}', **json_type)
+d = gw.send('/checkout-sessions/ok', None, b'{"a":1}', **json_type)
+same((a.status, b.status, b.replayed, c.status, c.code, d.status, d.code),
+     (201, 201, True, 409, 'key_reused', 400, 'key_missing'),
+     'profiles.md: ucp')
 gw.stop()
 
 # ---- tokens.md ----

@@ -344,7 +344,7 @@ ngx_http_idempotency_conf_methods(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_uint_t           i, m;
     ngx_conf_bitmask_t  *names;
 
-    if (ilcf->methods) {
+    if (ilcf->given.methods) {
         return "is duplicate";
     }
 
@@ -369,7 +369,7 @@ ngx_http_idempotency_conf_methods(ngx_conf_t *cf, ngx_command_t *cmd,
             return NGX_CONF_ERROR;
         }
 
-        ilcf->methods |= names[m].mask;
+        ilcf->given.methods |= names[m].mask;
     }
 
     return NGX_CONF_OK;
@@ -478,17 +478,17 @@ ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t  *value, s;
 
-    if (ilcf->ttl != NGX_CONF_UNSET) {
+    if (ilcf->given.ttl != NGX_CONF_UNSET) {
         return "is duplicate";
     }
 
     value = cf->args->elts;
 
-    ilcf->ttl = ngx_parse_time(&value[1], 1);
+    ilcf->given.ttl = ngx_parse_time(&value[1], 1);
 
-    if (ilcf->ttl == (time_t) NGX_ERROR
-        || ilcf->ttl == 0
-        || ilcf->ttl > NGX_MAX_INT32_VALUE)
+    if (ilcf->given.ttl == (time_t) NGX_ERROR
+        || ilcf->given.ttl == 0
+        || ilcf->given.ttl > NGX_MAX_INT32_VALUE)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid time \"%V\" in \"idempotency_ttl\", it "

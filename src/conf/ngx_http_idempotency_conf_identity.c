@@ -54,6 +54,8 @@ ngx_http_idempotency_conf_key(ngx_conf_t *cf, ngx_command_t *cmd,
         return rv;
     }
 
+    ilcf->given.key = ilcf->key;
+
     value = cf->args->elts;
 
     if (value[1].len == 0) {
@@ -377,6 +379,7 @@ ngx_http_idempotency_conf_fingerprint(ngx_conf_t *cf, ngx_command_t *cmd,
     for (e = ngx_http_idempotency_conf_fingerprints; e->name.len; e++) {
         if (ngx_strcmp(value[1].data, e->name.data) == 0) {
             ilcf->fingerprint = e->value;
+            ilcf->given.fingerprint = 1;
         }
     }
 

@@ -41,6 +41,7 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_profiles[] = {
     { ngx_string("ietf"), NGX_HTTP_IDEMPOTENCY_PROFILE_IETF },
     { ngx_string("stripe"), NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE },
     { ngx_string("acp"), NGX_HTTP_IDEMPOTENCY_PROFILE_ACP },
+    { ngx_string("ucp"), NGX_HTTP_IDEMPOTENCY_PROFILE_UCP },
     { ngx_null_string, 0 }
 };
 
@@ -101,7 +102,7 @@ ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_response = {
 ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile = {
     ngx_conf_set_enum_slot,
     ngx_http_idempotency_conf_profiles,
-    "\"ietf\", \"stripe\" or \"acp\""
+    "\"ietf\", \"stripe\", \"acp\" or \"ucp\""
 };
 
 

@@ -12,8 +12,24 @@
 
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_STATUSES  8
 
+/* parts that profiles share */
+
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_KEY                                      \
+    "$http_idempotency_key", ngx_string("idempotency_key"),                   \
+    ngx_string("header Idempotency-Key")
+
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW                                  \
+    ngx_string("401"), ngx_string("403"), ngx_string("407"),                  \
+    ngx_string("408"), ngx_string("425"), ngx_string("429")
+
 
 typedef struct {
+    char                              *key;
+    ngx_str_t                          key_header;
+    ngx_str_t                          key_place;
+    ngx_uint_t                         methods;
+    ngx_uint_t                         fingerprint;
+    time_t                             ttl;
     char                              *scope;
     char                              *with;       /* the fingerprint */
     ngx_flag_t                         required;
@@ -59,23 +75,35 @@ static char *ngx_http_idempotency_check_size(ngx_conf_t *cf,
 
 static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
 
-    { "$request_method $idempotency_uri", "$is_args$args", 1,
+    { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
+      NGX_HTTP_POST|NGX_HTTP_PATCH,
+      NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 24 * 3600,
+      "$request_method $idempotency_uri", "$is_args$args", 1,
       { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
-      { ngx_string("401"), ngx_string("403"), ngx_string("407"),
-        ngx_string("408"), ngx_string("425"), ngx_string("429"),
-        ngx_string("503") } },
+      { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } },
 
     /* all answers are final */
 
-    { "", "$request_method $idempotency_uri$is_args$args", 0,
+    { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
+      NGX_HTTP_POST|NGX_HTTP_PATCH,
+      NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 24 * 3600,
+      "", "$request_method $idempotency_uri$is_args$args", 0,
       { ngx_string("200-599") },
       { ngx_null_string } },
 
-    { "$request_method $idempotency_uri", "$is_args$args", 1,
+    { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
+      NGX_HTTP_POST|NGX_HTTP_PATCH,
+      NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 24 * 3600,
+      "$request_method $idempotency_uri", "$is_args$args", 1,
       { ngx_string("200-499") },
-      { ngx_string("401"), ngx_string("403"), ngx_string("407"),
-        ngx_string("408"), ngx_string("425"), ngx_string("429"),
-        ngx_string("500-599") } }
+      { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("500-599") } },
+
+    { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
+      NGX_HTTP_POST|NGX_HTTP_PUT|NGX_HTTP_PATCH,
+      NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 48 * 3600,
+      "$request_method $idempotency_uri", "$is_args$args", 1,
+      { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
+      { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } }
 };
 
 
@@ -142,6 +170,9 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->key_place = { 0, NULL };
      *     conf->source = NULL;
      *     conf->source_text = 0;
+     *     conf->given.key = NULL;
+     *     conf->given.methods = 0;
+     *     conf->given.fingerprint = 0;
      *     conf->given.scope = NULL;
      *     conf->given.with = NULL;
      *     conf->methods = 0;
@@ -158,6 +189,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
 
     conf->store = NGX_CONF_UNSET_PTR;
     conf->profile = NGX_CONF_UNSET_UINT;
+    conf->given.ttl = NGX_CONF_UNSET;
     conf->given.required = NGX_CONF_UNSET;
     conf->given.final = NGX_CONF_UNSET_PTR;
     conf->given.retryable = NGX_CONF_UNSET_PTR;
@@ -172,7 +204,6 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->unknown = NGX_CONF_UNSET_UINT;
     conf->store_error = NGX_CONF_UNSET_UINT;
     conf->lease = NGX_CONF_UNSET_MSEC;
-    conf->ttl = NGX_CONF_UNSET;
     conf->tombstone = NGX_CONF_UNSET;
     conf->max_response = NGX_CONF_UNSET_SIZE;
     conf->hide_headers = NGX_CONF_UNSET_PTR;
@@ -198,6 +229,9 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
     ngx_conf_merge_ptr_value(conf->secrets, prev->secrets, NULL);
+
+    ngx_conf_merge_uint_value(conf->profile, prev->profile,
+                              NGX_HTTP_IDEMPOTENCY_PROFILE_IETF);
 
     if (ngx_http_idempotency_merge_identity(cf, prev, conf) != NGX_OK
         || ngx_http_idempotency_merge_profile(cf, prev, conf) != NGX_OK
@@ -271,17 +305,24 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *prev,
     ngx_http_idempotency_loc_conf_t *conf)
 {
-    if (conf->key == NULL) {
-        conf->key = prev->key;
-        conf->key_header = prev->key_header;
-        conf->key_place = prev->key_place;
+    ngx_http_idempotency_profile_t  *profile;
+
+    profile = &ngx_http_idempotency_profiles[conf->profile];
+
+    if (conf->given.key == NULL) {
+        conf->given.key = prev->given.key;
+
+        if (prev->key && (conf->given.key || prev->profile == conf->profile)) {
+            conf->key = prev->key;
+            conf->key_header = prev->key_header;
+            conf->key_place = prev->key_place;
+        }
     }
 
     if (conf->key == NULL) {
-        conf->key = ngx_http_idempotency_conf_value(cf,
-                                                    "$http_idempotency_key");
-        ngx_str_set(&conf->key_header, "idempotency_key");
-        ngx_str_set(&conf->key_place, "header Idempotency-Key");
+        conf->key = ngx_http_idempotency_conf_value(cf, profile->key);
+        conf->key_header = profile->key_header;
+        conf->key_place = profile->key_place;
 
     } else if (conf->key_place.len == 0
                && ngx_http_idempotency_conf_key_place(cf, conf) != NGX_OK)
@@ -294,10 +335,12 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
         conf->source_text = prev->source_text;
     }
 
-    if (conf->methods == 0) {
-        conf->methods = prev->methods ? prev->methods
-                                      : (NGX_HTTP_POST|NGX_HTTP_PATCH);
+    if (conf->given.methods == 0) {
+        conf->given.methods = prev->given.methods;
     }
+
+    conf->methods = conf->given.methods ? conf->given.methods
+                                        : profile->methods;
 
     ngx_conf_merge_value(conf->issued, prev->issued, 0);
     ngx_conf_merge_uint_value(conf->sequence, prev->sequence, 0);
@@ -309,15 +352,15 @@ ngx_http_idempotency_merge_identity(ngx_conf_t *cf,
     ngx_conf_merge_value(conf->max_key, prev->max_key, 255);
     ngx_conf_merge_value(conf->strict_key, prev->strict_key, 0);
 
-    if (conf->fingerprint == NGX_CONF_UNSET_UINT) {
+    if (!conf->given.fingerprint && prev->given.fingerprint) {
+        conf->given.fingerprint = 1;
         conf->fingerprint = prev->fingerprint;
         conf->given.with = prev->given.with;
         conf->include = prev->include;
         conf->exclude = prev->exclude;
     }
 
-    ngx_conf_init_uint_value(conf->fingerprint,
-                             NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW);
+    ngx_conf_init_uint_value(conf->fingerprint, profile->fingerprint);
 
     return conf->key ? NGX_OK : NGX_ERROR;
 }
@@ -330,13 +373,12 @@ ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *prev,
     ngx_http_idempotency_loc_conf_t *conf)
 {
-    ngx_conf_merge_uint_value(conf->profile, prev->profile,
-                              NGX_HTTP_IDEMPOTENCY_PROFILE_IETF);
-
     if (conf->given.scope == NULL) {
         conf->given.scope = prev->given.scope;
     }
 
+    ngx_conf_merge_sec_value(conf->given.ttl, prev->given.ttl,
+                             NGX_CONF_UNSET);
     ngx_conf_merge_value(conf->given.required, prev->given.required,
                          NGX_CONF_UNSET);
     ngx_conf_merge_ptr_value(conf->given.final, prev->given.final,
@@ -370,13 +412,16 @@ ngx_http_idempotency_profile_apply(ngx_conf_t *cf,
     given = &conf->given;
     profile = &ngx_http_idempotency_profiles[conf->profile];
 
+    conf->ttl = (given->ttl != NGX_CONF_UNSET) ? given->ttl : profile->ttl;
     conf->required = (given->required != NGX_CONF_UNSET) ? given->required
                                                          : profile->required;
 
     if (prev->scope
         && prev->profile == conf->profile
-        && ngx_memcmp(&prev->given, given,
-                      sizeof(ngx_http_idempotency_given_t)) == 0)
+        && prev->given.scope == given->scope
+        && prev->given.with == given->with
+        && prev->given.final == given->final
+        && prev->given.retryable == given->retryable)
     {
         /* a server may have a thousand locations */
 
@@ -506,7 +551,6 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
                               NGX_HTTP_IDEMPOTENCY_STORE_ERROR_REJECT);
     ngx_conf_merge_msec_value(conf->lease, prev->lease, 30000);
     ngx_conf_merge_sec_value(conf->tombstone, prev->tombstone, 0);
-    ngx_conf_merge_sec_value(conf->ttl, prev->ttl, 24 * 3600);
     ngx_conf_merge_size_value(conf->max_response, prev->max_response,
                               1024 * 1024);
     ngx_conf_merge_str_value(conf->describedby, prev->describedby, "");

@@ -9,7 +9,8 @@
 #include "ngx_http_idempotency_problem_text.h"
 
 
-/* what differs in a profile; a status or code of length 0 stays */
+/* what differs in a profile; a status or code of length 0 stays, "type" is of
+   the error objects that have one */
 
 typedef struct {
     ngx_http_idempotency_verdict_e  verdict;
@@ -241,7 +242,17 @@ static ngx_str_t  ngx_http_idempotency_problem_json =
     ngx_string("application/json");
 
 
-/* the first entry is for all that have none */
+/* the first entry is for all that have none, the last one ends the list */
+
+static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_ietf[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string }
+};
+
 
 static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_stripe[] =
 {
@@ -320,6 +331,30 @@ static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_acp[] =
 };
 
 
+static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_ucp[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_string("409 Conflict"),
+      ngx_null_string, ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string }
+};
+
+
+/* in the order of the numbers of the profiles */
+
+static ngx_http_idempotency_phrase_t  *ngx_http_idempotency_problem_phrases[] =
+{
+    ngx_http_idempotency_problem_by_ietf,
+    ngx_http_idempotency_problem_by_stripe,
+    ngx_http_idempotency_problem_by_acp,
+    ngx_http_idempotency_problem_by_ucp
+};
+
+
 ngx_http_idempotency_result_e
 ngx_http_idempotency_problem_result(ngx_http_idempotency_verdict_e verdict,
     ngx_str_t **code)
@@ -345,16 +380,14 @@ ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
     *problem = ngx_http_idempotency_problems[verdict
                                           - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
 
-    if (ctx->conf->profile != NGX_HTTP_IDEMPOTENCY_PROFILE_IETF) {
-        phrase = ngx_http_idempotency_problem_phrase(ctx->conf->profile,
-                                                     verdict);
-        if (phrase->line.len) {
-            problem->line = phrase->line;
-        }
+    phrase = ngx_http_idempotency_problem_phrase(ctx->conf->profile, verdict);
 
-        if (phrase->code.len) {
-            problem->code = phrase->code;
-        }
+    if (phrase->line.len) {
+        problem->line = phrase->line;
+    }
+
+    if (phrase->code.len) {
+        problem->code = phrase->code;
     }
 
     switch (verdict) {
@@ -387,11 +420,12 @@ ngx_http_idempotency_problem_phrase(ngx_uint_t profile,
 {
     ngx_http_idempotency_phrase_t  *phrase, *phrases;
 
-    phrases = (profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE)
-              ? ngx_http_idempotency_problem_by_stripe
-              : ngx_http_idempotency_problem_by_acp;
+    phrases = ngx_http_idempotency_problem_phrases[profile];
 
-    for (phrase = phrases; phrase->type.len; phrase++) {
+    for (phrase = phrases + 1;
+         phrase->verdict != NGX_HTTP_IDEMPOTENCY_EXECUTE;
+         phrase++)
+    {
         if (phrase->verdict == verdict) {
             return phrase;
         }
@@ -464,6 +498,11 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
         p = ngx_sprintf(p, "{\"type\":\"%V\",\"code\":\"%V\","
                         "\"message\":\"%V\"",
                         type, &problem->code, &problem->detail);
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_PROFILE_UCP:
+        p = ngx_sprintf(p, "{\"code\":\"%V\",\"content\":\"%V\"",
+                        &problem->code, &problem->detail);
         break;
 
     default: /* NGX_HTTP_IDEMPOTENCY_PROFILE_IETF */
