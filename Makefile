@@ -229,9 +229,11 @@ unit: $(UNITS)
 # Parts alone, without nginx; its headers are found as the module does.
 PARTS_policy := request/ngx_http_idempotency_policy.c
 PARTS_grpc   := $(PARTS_policy)
+PARTS_first_sent := $(PARTS_policy)
 PARTS_body   := $(foreach part,body_tree canonical form json json_string \
                   number,body/ngx_idempotency_$(part).c)
 PARTS_json   := $(PARTS_body)
+PARTS_jsonrpc := body/ngx_idempotency_jsonrpc.c
 PARTS_multipart := $(foreach part,multipart multipart_part,\
                      body/ngx_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c

@@ -41,6 +41,8 @@
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE  1
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_ACP     2
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_UCP     3
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS   4
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC 5
 
 /* a status that nginx has no name for */
 #define NGX_HTTP_IDEMPOTENCY_TOO_EARLY  425
@@ -337,6 +339,16 @@ typedef struct {
 } ngx_http_idempotency_request_body_t;
 
 
+/* the message in the body, with the profile jsonrpc, see jsonrpc.c */
+
+typedef struct {
+    ngx_str_t                          id;     /* as it was sent, or empty */
+    ngx_str_t                          key;    /* or empty */
+    unsigned                           call:1; /* of a tool of MCP */
+    unsigned                           key_invalid:1;
+} ngx_http_idempotency_jsonrpc_t;
+
+
 /*
  * How a claimed request has arrived in the location where it is, set by
  * ngx_http_idempotency_upstream_arrive() on each arrival:
@@ -505,6 +517,7 @@ struct ngx_http_idempotency_ctx_s {
     ngx_http_idempotency_access_t      access;
     ngx_http_idempotency_identity_t    identity;
     ngx_http_idempotency_request_body_t  request_body;
+    ngx_http_idempotency_jsonrpc_t    *jsonrpc;    /* or NULL: not read */
 
     /* operations: each one is about this record, and this attempt */
 

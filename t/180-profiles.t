@@ -473,4 +473,4 @@ Idempotency-Key: k20
     }
 --- must_die
 --- error_log
-invalid value "paypal" in "idempotency_profile", it must be "ietf", "stripe" or "acp"
+invalid value "paypal" in "idempotency_profile", it must be "ietf", "stripe", "acp", "ucp", "oasis" or "jsonrpc"

@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import sys
+from email.utils import formatdate
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import Ledger, finish, ok, same  # noqa: E402
@@ -80,7 +81,8 @@ same(sorted(seen), sorted(REQUESTS), 'all of them were there')
 
 # ---- profiles.md ----
 
-(_, stripe), (_, acp), (_, ucp) = configurations('profiles.md')
+(stripe, acp, ucp, oasis, jsonrpc) = [
+    text for _, text in configurations('profiles.md')]
 
 gw = Page(up, stripe)
 a = gw.send('/v1/charges/ok', 'k', Authorization='Bearer me')
@@ -110,6 +112,37 @@ d = gw.send('/checkout-sessions/ok', None, b'{"a":1}', **json_type)
 same((a.status, b.status, b.replayed, c.status, c.code, d.status, d.code),
      (201, 201, True, 409, 'key_reused', 400, 'key_missing'),
      'profiles.md: ucp')
+gw.stop()
+
+gw = Page(up, oasis)
+dated = {'Authorization': 'Bearer me', 'Repeatability_Request_ID': 'r-1',
+         'Repeatability_First_Sent': formatdate(usegmt=True)}
+a = gw.send('/orders/ok', None, **dated)
+b = gw.send('/orders/ok', None, **dated)
+c = gw.send('/orders/ok', None, b'y', **dated)
+dated['Repeatability_First_Sent'] = 'Sun, 06 Nov 1994 08:49:37 GMT'
+d = gw.send('/orders/ok', None, **dated)
+e = gw.send('/other/ok', None, **dated)
+same([(x.status, x.get('repeatability-result')) for x in (a, b, c, d, e)],
+     [(201, 'accepted'), (201, 'accepted'), (400, 'rejected'),
+      (412, 'rejected'), (501, None)], 'profiles.md: oasis')
+same((b.replayed, c.code, d.code),
+     (True, 'key_reused', 'first_sent_expired'), 'profiles.md: oasis, codes')
+gw.stop()
+
+gw = Page(up, jsonrpc)
+call = (b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"%s",'
+        b'"arguments":{},"_meta":{"progressToken":%s,"idempotencyKey":"k"}}}')
+a, b, c = [gw.send('/mcp/ok', None, call % message, **json_type)
+           for message in ((b'1', b'pay', b'1'), (b'2', b'pay', b'2'),
+                           (b'"3"', b'refund', b'3'))]
+d = gw.send('/mcp/ok', None, b'[' + call % (b'1', b'pay', b'1') + b']',
+            **json_type)
+same((a.status, b.status, b.replayed, c.status, c.code, d.status, d.code),
+     (201, 201, True, 409, 'key_reused', 400, 'body_invalid'),
+     'profiles.md: jsonrpc')
+same((json.loads(c.body)['id'], json.loads(d.body)['id']), ('3', None),
+     'profiles.md: jsonrpc, ids')
 gw.stop()
 
 # ---- tokens.md ----

@@ -42,6 +42,8 @@ static ngx_conf_enum_t  ngx_http_idempotency_conf_profiles[] = {
     { ngx_string("stripe"), NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE },
     { ngx_string("acp"), NGX_HTTP_IDEMPOTENCY_PROFILE_ACP },
     { ngx_string("ucp"), NGX_HTTP_IDEMPOTENCY_PROFILE_UCP },
+    { ngx_string("oasis"), NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS },
+    { ngx_string("jsonrpc"), NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC },
     { ngx_null_string, 0 }
 };
 
@@ -102,7 +104,7 @@ ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_max_response = {
 ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile = {
     ngx_conf_set_enum_slot,
     ngx_http_idempotency_conf_profiles,
-    "\"ietf\", \"stripe\", \"acp\" or \"ucp\""
+    "\"ietf\", \"stripe\", \"acp\", \"ucp\", \"oasis\" or \"jsonrpc\""
 };
 
 

@@ -103,6 +103,30 @@ static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
       NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 48 * 3600,
       "$request_method $idempotency_uri", "$is_args$args", 1,
       { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
+      { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } },
+
+    /* a key is unique for all time; its date belongs to it */
+
+    { "$http_repeatability_request_id",
+      ngx_string("repeatability_request_id"),
+      ngx_string("header Repeatability-Request-ID"),
+      NGX_HTTP_POST|NGX_HTTP_PUT|NGX_HTTP_PATCH|NGX_HTTP_DELETE,
+      NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 24 * 3600,
+      "$http_repeatability_client_id",
+      "$request_method $idempotency_uri$is_args$args "
+      "$http_repeatability_first_sent", 0,
+      { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
+      { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } },
+
+    /* the key is in the header or in the message, see jsonrpc.c */
+
+    { "$http_idempotency_key", ngx_null_string,
+      ngx_string("header Idempotency-Key or field "
+                 "params._meta.idempotencyKey"),
+      NGX_HTTP_POST,
+      NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON, 24 * 3600,
+      "$request_method $idempotency_uri", "$is_args$args", 0,
+      { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
       { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } }
 };
 

@@ -40,6 +40,24 @@ static ngx_uint_t ngx_http_idempotency_warn_other_guards(ngx_conf_t *cf);
     ((clcf)->name.len == 0 && !(clcf)->noname)
 
 
+/* what the default scope has, by profile: merge.c has the scopes */
+
+static char  ngx_http_idempotency_warn_path[] =
+    " $request_method $idempotency_uri";
+static char  ngx_http_idempotency_warn_no_path[] = "";
+static char  ngx_http_idempotency_warn_client[] =
+    " $http_repeatability_client_id";
+
+static char  *ngx_http_idempotency_warn_scopes[] = {
+    ngx_http_idempotency_warn_path,
+    ngx_http_idempotency_warn_no_path,
+    ngx_http_idempotency_warn_path,
+    ngx_http_idempotency_warn_path,
+    ngx_http_idempotency_warn_client,
+    ngx_http_idempotency_warn_path
+};
+
+
 void
 ngx_http_idempotency_warn(ngx_conf_t *cf,
     ngx_http_idempotency_main_conf_t *imcf)
@@ -233,9 +251,8 @@ ngx_http_idempotency_warn_servers(ngx_conf_t *cf,
                           "%V:%ui",
                           a, b, &store->name,
                           a->len + b->len ? "$server_name" : "$server_port",
-                          location[i].conf->profile
-                          == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
-                          ? "" : " $request_method $idempotency_uri",
+                          ngx_http_idempotency_warn_scopes[
+                                               location[i].conf->profile],
                           &place->file, place->line);
             return;
         }
@@ -294,12 +311,18 @@ ngx_http_idempotency_warn_meet(ngx_http_idempotency_location_t *a,
     shorter = a->clcf;
     longer = b->clcf;
 
-    if (a->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
-        || b->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE)
+    if (ngx_http_idempotency_warn_scopes[a->conf->profile]
+        != ngx_http_idempotency_warn_scopes[b->conf->profile])
     {
-        /* its scope is empty, that of the others is not */
+        return 0;
+    }
 
-        return a->conf->profile == b->conf->profile;
+    if (a->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE
+        || a->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS)
+    {
+        /* their scopes have no path */
+
+        return 1;
     }
 
     if ((a->conf->methods & b->conf->methods) == 0) {

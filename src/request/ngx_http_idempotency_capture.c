@@ -12,6 +12,7 @@
 #include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_repeatability.h"
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_upstream.h"
 
@@ -553,10 +554,15 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
                       "idempotency store could not store the outcome of record "
                       "\"%*xs\"", (size_t) 8, ctx->id.digest);
 
-    } else if (op->result == NGX_IDEMPOTENCY_REFUSED
-               && op->type == NGX_IDEMPOTENCY_COMPLETE)
-    {
-        return ngx_http_idempotency_capture_refused(r, ctx);
+    } else if (op->type == NGX_IDEMPOTENCY_COMPLETE) {
+
+        if (op->result == NGX_IDEMPOTENCY_REFUSED) {
+            return ngx_http_idempotency_capture_refused(r, ctx);
+        }
+
+        if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS) {
+            (void) ngx_http_idempotency_repeatability_accepted(r);
+        }
     }
 
     if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_ERROR) {

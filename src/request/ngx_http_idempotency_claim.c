@@ -13,6 +13,7 @@
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_repeatability.h"
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_upstream.h"
 #include "ngx_http_idempotency_upstream_gate.h"
@@ -156,6 +157,7 @@ ngx_http_idempotency_claim_begin(ngx_http_request_t *r,
     imcf = ngx_http_get_module_main_conf(r, ngx_http_idempotency_module);
 
     if (imcf->fields.nelts
+        || ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC
         ? ctx->request_body.read
         : ctx->state == NGX_HTTP_IDEMPOTENCY_STATE_NEW)
     {
@@ -205,6 +207,10 @@ ngx_http_idempotency_claim_identify(ngx_http_request_t *r,
 
     rc = ngx_http_idempotency_identify_key(r, ctx);
 
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS) {
+        verdict = ngx_http_idempotency_repeatability(r, ctx, rc);
+    }
+
     if (rc == NGX_OK) {
         rc = ngx_http_idempotency_identify_record(r, ctx);
 
@@ -215,7 +221,10 @@ ngx_http_idempotency_claim_identify(ngx_http_request_t *r,
     } else if (rc == NGX_ABORT) {
         verdict = NGX_HTTP_IDEMPOTENCY_KEY_INVALID;
 
-    } else if (rc == NGX_DECLINED && ctx->conf->required) {
+    } else if (rc == NGX_DECLINED
+               && ctx->conf->required
+               && (ctx->jsonrpc == NULL || ctx->jsonrpc->call))
+    {
         verdict = NGX_HTTP_IDEMPOTENCY_KEY_MISSING;
     }
 
@@ -659,6 +668,10 @@ ngx_http_idempotency_claim_replay(ngx_http_request_t *r,
 
         return ngx_http_idempotency_problem(r, ctx,
                                       NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE);
+
+    case NGX_ABORT:
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_NOT_KEPT);
 
     default: /* NGX_ERROR */
         return ngx_http_idempotency_problem_failed(ctx,

@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_body.h"
+#include "ngx_http_idempotency_jsonrpc.h"
 #include "ngx_idempotency_canonical.h"
 #include "ngx_idempotency_digest.h"
 #include "ngx_idempotency_multipart.h"
@@ -55,7 +56,8 @@ static ngx_int_t ngx_http_idempotency_fingerprint_part_head(
 static ngx_uint_t ngx_http_idempotency_fingerprint_listed(ngx_array_t *paths,
     ngx_str_t *name);
 static ngx_int_t ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r,
-    ngx_uint_t json, ngx_array_t *include, ngx_array_t *exclude);
+    ngx_uint_t json, ngx_uint_t jsonrpc, ngx_array_t *include,
+    ngx_array_t *exclude);
 static void ngx_http_idempotency_fingerprint_mark(
     ngx_idempotency_body_tree_t *tree, ngx_array_t *paths, ngx_uint_t mark);
 static ngx_uint_t ngx_http_idempotency_fingerprint_made(
@@ -191,8 +193,9 @@ ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
 
     default:
         rc = ngx_http_idempotency_fingerprint_doc(r,
-                             kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON,
-                             include, exclude);
+                kind == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON,
+                lists && ilcf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC,
+                include, exclude);
         break;
     }
 
@@ -426,7 +429,7 @@ ngx_http_idempotency_fingerprint_listed(ngx_array_t *paths, ngx_str_t *name)
 
 static ngx_int_t
 ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r, ngx_uint_t json,
-    ngx_array_t *include, ngx_array_t *exclude)
+    ngx_uint_t jsonrpc, ngx_array_t *include, ngx_array_t *exclude)
 {
     ngx_int_t                    rc;
     ngx_idempotency_body_tree_t  tree;
@@ -438,6 +441,10 @@ ngx_http_idempotency_fingerprint_doc(ngx_http_request_t *r, ngx_uint_t json,
                                           NGX_IDEMPOTENCY_BODY_TREE_INCLUDED);
         ngx_http_idempotency_fingerprint_mark(&tree, exclude,
                                           NGX_IDEMPOTENCY_BODY_TREE_EXCLUDED);
+
+        if (jsonrpc) {
+            ngx_http_idempotency_jsonrpc_mark(&tree);
+        }
 
         rc = ngx_idempotency_canonical(&tree, include != NULL,
                                        ngx_idempotency_digest_add);
@@ -631,6 +638,7 @@ ngx_http_idempotency_fingerprint_hash(ngx_http_idempotency_loc_conf_t *ilcf,
     if (lists) {
         hash += ngx_http_idempotency_fingerprint_paths(ilcf->include, 'i');
         hash += ngx_http_idempotency_fingerprint_paths(ilcf->exclude, 'e');
+        hash += (ilcf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC);
     }
 
     return hash & NGX_HTTP_IDEMPOTENCY_FINGERPRINT_HASH;

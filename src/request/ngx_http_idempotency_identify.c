@@ -5,14 +5,13 @@
 
 
 #include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_jsonrpc.h"
 #include "ngx_idempotency_digest.h"
 #include "ngx_idempotency_key.h"
 
 
 static ngx_uint_t ngx_http_idempotency_identify_same_header(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
-static ngx_int_t ngx_http_idempotency_identify_find(ngx_http_request_t *r,
-    ngx_str_t *name, ngx_table_elt_t **line);
 static ngx_int_t ngx_http_idempotency_identify_parse(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *value);
 
@@ -34,7 +33,7 @@ ngx_http_idempotency_identify_header(ngx_http_request_t *r,
 
     header->conf = NULL;
 
-    rc = ngx_http_idempotency_identify_find(r, &ilcf->key_header,
+    rc = ngx_http_idempotency_identify_line(r, &ilcf->key_header,
                                             &header->line);
     if (rc != NGX_OK) {
         return rc;
@@ -61,8 +60,8 @@ ngx_http_idempotency_identify_header(ngx_http_request_t *r,
  * A second line of that name makes the key ambiguous.
  */
 
-static ngx_int_t
-ngx_http_idempotency_identify_find(ngx_http_request_t *r, ngx_str_t *name,
+ngx_int_t
+ngx_http_idempotency_identify_line(ngx_http_request_t *r, ngx_str_t *name,
     ngx_table_elt_t **line)
 {
     u_char            ch;
@@ -163,10 +162,28 @@ ngx_http_idempotency_identify_key(ngx_http_request_t *r,
 
     ilcf = ctx->conf;
 
+    if (ilcf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC
+        && ctx->request_body.read)
+    {
+        rc = ngx_http_idempotency_jsonrpc(r, ctx);
+
+        if (rc != NGX_OK) {
+            ctx->request_body.invalid = (rc == NGX_DECLINED);
+            return rc;
+        }
+    }
+
     if (ilcf->key_header.len) {
 
         rc = ngx_http_idempotency_identify_same_header(r, ctx)
              ? NGX_OK : ngx_http_idempotency_identify_header(r, ctx);
+
+    } else if (ctx->jsonrpc && ilcf->given.key == NULL) {
+        rc = ngx_http_idempotency_jsonrpc_key(r, ctx, &value);
+
+        if (rc == NGX_OK) {
+            rc = ngx_http_idempotency_identify_parse(r, ctx, &value);
+        }
 
     } else {
         if (ngx_http_complex_value(r, ilcf->key, &value) != NGX_OK) {

@@ -26,6 +26,13 @@ ngx_int_t ngx_http_idempotency_identify_header(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
+ * Finds a header line of the request by its name as in $http_NAME.  NGX_OK;
+ * NGX_DECLINED when there is none; NGX_ABORT when there are two.
+ */
+ngx_int_t ngx_http_idempotency_identify_line(ngx_http_request_t *r,
+    ngx_str_t *name, ngx_table_elt_t **line);
+
+/*
  * Sets the key, and the number and epoch of a sequence.  A header line that
  * identify_header() has parsed is not parsed again.
  */

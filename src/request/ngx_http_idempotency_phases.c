@@ -12,6 +12,7 @@
 #include "ngx_http_idempotency_identify.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
+#include "ngx_http_idempotency_repeatability.h"
 #include "ngx_http_idempotency_upstream.h"
 #include "ngx_http_idempotency_upstream_gate.h"
 
@@ -283,6 +284,7 @@ ngx_http_idempotency_phases_restart(ngx_http_idempotency_ctx_t *ctx)
     ctx->result = NGX_HTTP_IDEMPOTENCY_OFF;
     ctx->refused = 0;
     ctx->identity.flags = 0;
+    ctx->jsonrpc = NULL;
 }
 
 
@@ -374,6 +376,7 @@ ngx_http_idempotency_phases_checks_access(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_idempotency_access_handler(ngx_http_request_t *r)
 {
+    ngx_int_t                         rc;
     ngx_http_idempotency_ctx_t       *ctx;
     ngx_http_idempotency_verdict_e    verdict;
     ngx_http_idempotency_loc_conf_t  *ilcf;
@@ -405,24 +408,35 @@ ngx_http_idempotency_access_handler(ngx_http_request_t *r)
     if (ngx_http_idempotency_phases_early_data(r)) {
         verdict = NGX_HTTP_IDEMPOTENCY_EARLY_DATA;
 
+    } else if (ilcf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC) {
+
+        /* the method and the id of the message are in the body */
+
+        return NGX_DECLINED;
+
     } else {
 
-        switch (ngx_http_idempotency_identify_header(r, ctx)) {
+        rc = ngx_http_idempotency_identify_header(r, ctx);
 
-        case NGX_DECLINED:
+        verdict = NGX_HTTP_IDEMPOTENCY_EXECUTE;
 
-            if (!ilcf->required) {
-                return NGX_DECLINED;
-            }
+        if (ilcf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS
+            && ilcf->key_header.len)
+        {
+            verdict = ngx_http_idempotency_repeatability(r, ctx, rc);
+        }
 
-            verdict = NGX_HTTP_IDEMPOTENCY_KEY_MISSING;
-            break;
-
-        case NGX_ABORT:
+        if (rc == NGX_ABORT) {
             verdict = NGX_HTTP_IDEMPOTENCY_KEY_INVALID;
-            break;
 
-        default: /* NGX_OK, or NGX_ERROR, which precontent will meet again */
+        } else if (rc == NGX_DECLINED && ilcf->required) {
+            verdict = NGX_HTTP_IDEMPOTENCY_KEY_MISSING;
+        }
+
+        if (verdict == NGX_HTTP_IDEMPOTENCY_EXECUTE) {
+
+            /* or NGX_ERROR, which precontent will meet again */
+
             return NGX_DECLINED;
         }
     }

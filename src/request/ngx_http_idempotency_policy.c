@@ -9,11 +9,18 @@
 
 #define NGX_HTTP_PROXY_AUTH_REQUIRED  407
 
+/* seconds by which the clock of a client may be wrong */
+#define NGX_HTTP_IDEMPOTENCY_POLICY_SKEW  300
+
 
 static ngx_uint_t ngx_http_idempotency_policy_listed(
     const ngx_http_idempotency_statuses_t *statuses, ngx_uint_t status);
 static ngx_uint_t ngx_http_idempotency_policy_equal(const u_char *one,
     const u_char *two);
+static ngx_int_t ngx_http_idempotency_policy_date(const ngx_str_t *date,
+    time_t *t);
+static ngx_int_t ngx_http_idempotency_policy_name(const u_char *name,
+    const char *names);
 
 
 /* in the order of the codes of gRPC, as google.rpc.Code maps them */
@@ -379,4 +386,118 @@ ngx_http_idempotency_policy_equal(const u_char *one, const u_char *two)
     }
 
     return differ == 0 || any == 0;
+}
+
+
+/*
+ * A retry is accepted until first_sent + ttl - skew.  The first try came not
+ * before first_sent - skew, so that its record lasts until then at least.
+ */
+
+ngx_http_idempotency_verdict_e
+ngx_http_idempotency_policy_first_sent(const ngx_str_t *date, time_t now,
+    time_t ttl)
+{
+    time_t  sent, skew;
+
+    if (ngx_http_idempotency_policy_date(date, &sent) != NGX_OK) {
+        return NGX_HTTP_IDEMPOTENCY_FIRST_SENT_INVALID;
+    }
+
+    skew = ngx_min(NGX_HTTP_IDEMPOTENCY_POLICY_SKEW, ttl / 4);
+
+    return (sent > now + skew || sent < now - (ttl - skew))
+           ? NGX_HTTP_IDEMPOTENCY_FIRST_SENT_EXPIRED
+           : NGX_HTTP_IDEMPOTENCY_EXECUTE;
+}
+
+
+/*
+ * "Sun, 06 Nov 1994 08:49:37 GMT" (IMF-fixdate of RFC 9110), from 1970 on; the
+ * name of the day must be one, and is not compared with the date.  Not
+ * ngx_parse_http_time(), which takes the obsolete forms, too.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_policy_date(const ngx_str_t *date, time_t *t)
+{
+    u_char     *p;
+    ngx_int_t   i, y, m, d, hour, min, sec, days;
+
+    /* "x" is a letter of a name */
+
+    static char  form[] = "xxx, 00 xxx 0000 00:00:00 GMT";
+    static char  names[] = "SunMonTueWedThuFriSat";
+    static char  months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+    static ngx_int_t  lengths[] = { 31, 28, 31, 30, 31, 30,
+                                    31, 31, 30, 31, 30, 31 };
+
+    if (date->len != sizeof(form) - 1) {
+        return NGX_ERROR;
+    }
+
+    p = date->data;
+
+    for (i = 0; form[i]; i++) {
+
+        if (form[i] == '0' ? (p[i] < '0' || p[i] > '9')
+                           : (form[i] != 'x' && p[i] != (u_char) form[i]))
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    m = ngx_http_idempotency_policy_name(p + 8, months);
+
+    if (m == NGX_ERROR
+        || ngx_http_idempotency_policy_name(p, names) == NGX_ERROR)
+    {
+        return NGX_ERROR;
+    }
+
+    d = ngx_atoi(p + 5, 2);
+    y = ngx_atoi(p + 12, 4);
+    hour = ngx_atoi(p + 17, 2);
+    min = ngx_atoi(p + 20, 2);
+    sec = ngx_atoi(p + 23, 2);
+
+    days = lengths[m]
+           + (m == 1 && y % 4 == 0 && (y % 100 != 0 || y % 400 == 0));
+
+    if (y < 1970 || d < 1 || d > days || hour > 23 || min > 59 || sec > 60) {
+        return NGX_ERROR;
+    }
+
+    /* years begin with March here, as in ngx_gmtime() */
+
+    if (m < 2) {
+        y--;
+    }
+
+    m = (m + 10) % 12;
+
+    days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + d - 1
+           - 719468;
+
+    *t = (time_t) days * 86400 + hour * 3600 + min * 60 + sec;
+
+    return NGX_OK;
+}
+
+
+/* the place of a name among names of three letters */
+
+static ngx_int_t
+ngx_http_idempotency_policy_name(const u_char *name, const char *names)
+{
+    ngx_int_t  i;
+
+    for (i = 0; names[3 * i]; i++) {
+        if (ngx_memcmp(name, names + 3 * i, 3) == 0) {
+            return i;
+        }
+    }
+
+    return NGX_ERROR;
 }

@@ -21,6 +21,8 @@ typedef enum {
 
     NGX_HTTP_IDEMPOTENCY_KEY_MISSING,
     NGX_HTTP_IDEMPOTENCY_KEY_INVALID,
+    NGX_HTTP_IDEMPOTENCY_FIRST_SENT_INVALID,
+    NGX_HTTP_IDEMPOTENCY_FIRST_SENT_EXPIRED,
     NGX_HTTP_IDEMPOTENCY_SOURCE_MISSING,
     NGX_HTTP_IDEMPOTENCY_BODY_INVALID,
     NGX_HTTP_IDEMPOTENCY_KEY_REUSED,
@@ -174,6 +176,15 @@ ngx_uint_t ngx_http_idempotency_policy_gate(
  */
 ngx_http_idempotency_override_e ngx_http_idempotency_policy_override(
     const ngx_str_t *value, time_t *ttl);
+
+/*
+ * The date of a repeatable request (OASIS), as IMF-fixdate.  EXECUTE: a record
+ * of an earlier try would still be there, for as long as "ttl"; otherwise the
+ * problem.  The client's clock may be wrong by five minutes, or by a quarter
+ * of ttl if that is less.
+ */
+ngx_http_idempotency_verdict_e ngx_http_idempotency_policy_first_sent(
+    const ngx_str_t *date, time_t now, time_t ttl);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_POLICY_H_INCLUDED_ */

@@ -8,6 +8,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_problem_text.h"
+#include "ngx_http_idempotency_repeatability.h"
 #include "ngx_http_idempotency_wait.h"
 
 
@@ -20,7 +21,8 @@ static ngx_int_t ngx_http_idempotency_problem_send(ngx_http_request_t *r,
 static ngx_uint_t ngx_http_idempotency_problem_has_page(ngx_http_request_t *r,
     ngx_uint_t status);
 static ngx_int_t ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem);
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_http_idempotency_problem_t *problem);
 static ngx_int_t ngx_http_idempotency_problem_link(ngx_http_request_t *r,
     ngx_str_t *url);
 
@@ -44,7 +46,7 @@ ngx_http_idempotency_problem(ngx_http_request_t *r,
 
     if (ngx_http_idempotency_problem_has_page(r, status)) {
 
-        if (ngx_http_idempotency_problem_headers(r, ctx, &problem)
+        if (ngx_http_idempotency_problem_headers(r, ctx, verdict, &problem)
             != NGX_OK)
         {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -185,7 +187,9 @@ ngx_http_idempotency_problem_fill(ngx_http_request_t *r,
     r->disable_not_modified = 1;
     r->allow_ranges = 0;
 
-    if (ngx_http_idempotency_problem_headers(r, ctx, &problem) != NGX_OK) {
+    if (ngx_http_idempotency_problem_headers(r, ctx, verdict, &problem)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -223,9 +227,10 @@ ngx_http_idempotency_problem_has_page(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_problem_t *problem)
+    ngx_http_idempotency_ctx_t *ctx, ngx_http_idempotency_verdict_e verdict,
+    ngx_http_idempotency_problem_t *problem)
 {
-    ngx_str_t  *page;
+    ngx_str_t  *page, *kind;
 
     static ngx_str_t  retry_after = ngx_string("Retry-After");
 
@@ -277,6 +282,15 @@ ngx_http_idempotency_problem_headers(ngx_http_request_t *r,
         && ngx_http_idempotency_header_expires(r, ctx,
                                                ctx->op->record.ttl_msec)
            != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    kind = ngx_http_idempotency_problem_kind(ctx, verdict);
+
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS
+        && kind->len
+        && ngx_http_idempotency_repeatability_result(r, kind) != NGX_OK)
     {
         return NGX_ERROR;
     }

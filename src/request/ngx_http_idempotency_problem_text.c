@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_jsonrpc.h"
 #include "ngx_http_idempotency_problem_text.h"
 
 
@@ -30,6 +31,8 @@ static u_char *ngx_http_idempotency_problem_ietf(u_char *p,
     ngx_str_t *url);
 static u_char *ngx_http_idempotency_problem_stripe(u_char *p,
     ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *url);
+static u_char *ngx_http_idempotency_problem_jsonrpc(u_char *p,
+    ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *id);
 
 
 /* in the order of the verdicts, from KEY_MISSING on */
@@ -48,6 +51,22 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("The idempotency key is empty, too long, given twice, or has "
                  "characters other than visible ASCII. Send the request "
                  "again with one well-formed key.") },
+
+    { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
+      ngx_string("first_sent_invalid"), ngx_string("new-key"),
+      ngx_null_string,
+      ngx_string("Repeatability-First-Sent is missing or invalid"),
+      ngx_string("The header Repeatability-First-Sent must be sent once, with "
+                 "Repeatability-Request-ID, as a date in the form Sun, 06 Nov "
+                 "1994 08:49:37 GMT. The request was not executed.") },
+
+    { ngx_string("412 Precondition Failed"), NGX_HTTP_IDEMPOTENCY_EXPIRED,
+      ngx_string("first_sent_expired"), ngx_string("never"), ngx_null_string,
+      ngx_string("Repeatability-First-Sent is outside the tracked time"),
+      ngx_string("Requests are remembered for a limited time, and the date in "
+                 "Repeatability-First-Sent is before it, or in the future. "
+                 "This request was not executed; whether an earlier one was "
+                 "is not known.") },
 
     { ngx_string("400 Bad Request"), NGX_HTTP_IDEMPOTENCY_INVALID,
       ngx_string("source_missing"), ngx_string("never"), ngx_null_string,
@@ -344,6 +363,70 @@ static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_ucp[] =
 };
 
 
+/* the type is that of Repeatability-Result */
+
+static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_oasis[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_MISSING, ngx_null_string,
+      ngx_string("rejected"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_INVALID, ngx_null_string,
+      ngx_string("rejected"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_FIRST_SENT_INVALID, ngx_null_string,
+      ngx_string("rejected"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_FIRST_SENT_EXPIRED, ngx_null_string,
+      ngx_string("rejected"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_string("400 Bad Request"),
+      ngx_string("rejected"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_RUNNING, ngx_null_string,
+      ngx_string("accepted"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_DUPLICATE, ngx_null_string,
+      ngx_string("accepted"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_NOT_KEPT, ngx_null_string,
+      ngx_string("accepted"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_EXPIRED, ngx_null_string,
+      ngx_string("accepted"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string }
+};
+
+
+/* the type is the code of JSON-RPC, the code is in its data */
+
+static ngx_http_idempotency_phrase_t
+    ngx_http_idempotency_problem_by_jsonrpc[] =
+{
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_string("-32000"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_MISSING, ngx_null_string,
+      ngx_string("-32602"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_INVALID, ngx_null_string,
+      ngx_string("-32602"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_BODY_INVALID, ngx_null_string,
+      ngx_string("-32700"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_KEY_REUSED, ngx_string("409 Conflict"),
+      ngx_string("-32000"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_EXECUTE, ngx_null_string,
+      ngx_null_string, ngx_null_string }
+};
+
+
 /* in the order of the numbers of the profiles */
 
 static ngx_http_idempotency_phrase_t  *ngx_http_idempotency_problem_phrases[] =
@@ -351,7 +434,9 @@ static ngx_http_idempotency_phrase_t  *ngx_http_idempotency_problem_phrases[] =
     ngx_http_idempotency_problem_by_ietf,
     ngx_http_idempotency_problem_by_stripe,
     ngx_http_idempotency_problem_by_acp,
-    ngx_http_idempotency_problem_by_ucp
+    ngx_http_idempotency_problem_by_ucp,
+    ngx_http_idempotency_problem_by_oasis,
+    ngx_http_idempotency_problem_by_jsonrpc
 };
 
 
@@ -435,6 +520,24 @@ ngx_http_idempotency_problem_phrase(ngx_uint_t profile,
 }
 
 
+ngx_str_t *
+ngx_http_idempotency_problem_kind(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_verdict_e verdict)
+{
+    static ngx_str_t  not_a_request = ngx_string("-32600");
+
+    if (verdict == NGX_HTTP_IDEMPOTENCY_BODY_INVALID && ctx->jsonrpc) {
+
+        /* it is JSON */
+
+        return &not_a_request;
+    }
+
+    return &ngx_http_idempotency_problem_phrase(ctx->conf->profile,
+                                                verdict)->type;
+}
+
+
 /* the page that describes the codes, or an empty string */
 
 ngx_str_t *
@@ -452,7 +555,7 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     size_t      len;
     u_char     *p;
     ngx_buf_t  *b;
-    ngx_str_t  *url, *type, *media;
+    ngx_str_t  *url, *type, *media, *id;
 
     static ngx_str_t  language = ngx_string("Content-Language");
     static ngx_str_t  english = ngx_string("en");
@@ -467,9 +570,9 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     }
 
     url = ngx_http_idempotency_problem_page(ctx);
-    type = &ngx_http_idempotency_problem_phrase(ctx->conf->profile,
-                                                verdict)->type;
+    type = ngx_http_idempotency_problem_kind(ctx, verdict);
     media = &ngx_http_idempotency_problem_json;
+    id = NULL;
 
     /* the URL was checked at configuration */
 
@@ -480,6 +583,14 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
           + url->len + 2 * problem->code.len + type->len
           + ngx_max(problem->title.len, problem->line.len)
           + problem->detail.len + 3 * NGX_INT64_LEN;
+
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC) {
+        id = ngx_http_idempotency_jsonrpc_id(ctx);
+        len += sizeof("{\"jsonrpc\":\"2.0\",\"id\":,\"data\":{},\"content\","
+                      "\"retry\":\"\",\"retry_after\":,") + id->len
+               + problem->title.len + problem->retry.len
+               + problem->retry_after.len;
+    }
 
     b = ngx_create_temp_buf(r->pool, len);
     if (b == NULL) {
@@ -505,7 +616,11 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
                         &problem->code, &problem->detail);
         break;
 
-    default: /* NGX_HTTP_IDEMPOTENCY_PROFILE_IETF */
+    case NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC:
+        p = ngx_http_idempotency_problem_jsonrpc(p, problem, type, id);
+        break;
+
+    default: /* NGX_HTTP_IDEMPOTENCY_PROFILE_IETF, _OASIS */
         media = &ngx_http_idempotency_problem_type;
         p = ngx_http_idempotency_problem_ietf(p, problem,
                                               r->headers_out.status, url);
@@ -536,6 +651,10 @@ ngx_http_idempotency_problem_body(ngx_http_request_t *r,
     }
 
     if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE) {
+        *p++ = '}';
+
+    } else if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_JSONRPC) {
+        *p++ = '}';
         *p++ = '}';
     }
 
@@ -650,6 +769,26 @@ ngx_http_idempotency_problem_stripe(u_char *p,
 
     if (url->len) {
         p = ngx_sprintf(p, ",\"doc_url\":\"%V#%V\"", url, &problem->code);
+    }
+
+    return p;
+}
+
+
+/* as errors of the Universal Commerce Protocol over MCP */
+
+static u_char *
+ngx_http_idempotency_problem_jsonrpc(u_char *p,
+    ngx_http_idempotency_problem_t *problem, ngx_str_t *type, ngx_str_t *id)
+{
+    p = ngx_sprintf(p, "{\"jsonrpc\":\"2.0\",\"id\":%V,\"error\":{"
+                    "\"code\":%V,\"message\":\"%V\",\"data\":{"
+                    "\"code\":\"%V\",\"content\":\"%V\",\"retry\":\"%V\"",
+                    id, type, &problem->title, &problem->code,
+                    &problem->detail, &problem->retry);
+
+    if (problem->retry_after.len) {
+        p = ngx_sprintf(p, ",\"retry_after\":%V", &problem->retry_after);
     }
 
     return p;

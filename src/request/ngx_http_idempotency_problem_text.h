@@ -29,6 +29,13 @@ void ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e verdict,
     ngx_http_idempotency_problem_t *problem);
 
+/*
+ * What the profile has besides: the type or the number of the error, or the
+ * value of Repeatability-Result, or an empty string.
+ */
+ngx_str_t *ngx_http_idempotency_problem_kind(ngx_http_idempotency_ctx_t *ctx,
+    ngx_http_idempotency_verdict_e verdict);
+
 /* The page that describes the codes, or an empty string. */
 ngx_str_t *ngx_http_idempotency_problem_page(ngx_http_idempotency_ctx_t *ctx);
 

@@ -7,6 +7,8 @@
 #include "ngx_http_idempotency_replay.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_jsonrpc.h"
+#include "ngx_http_idempotency_repeatability.h"
 #include "ngx_idempotency_share.h"
 
 
@@ -74,6 +76,7 @@ ngx_int_t
 ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_int_t                  rc;
     ngx_idempotency_record_t  *record;
 
     record = &ctx->op->record;
@@ -93,8 +96,11 @@ ngx_http_idempotency_replay_decode(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_idempotency_record_decode_head(r->pool, &record->head,
-                                              ctx->stored);
+    rc = ngx_idempotency_record_decode_head(r->pool, &record->head,
+                                            ctx->stored);
+
+    return rc == NGX_OK && ctx->jsonrpc
+           ? ngx_http_idempotency_jsonrpc_check(ctx) : rc;
 }
 
 
@@ -145,6 +151,12 @@ ngx_http_idempotency_replay_fill(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
+    if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS
+        && ngx_http_idempotency_repeatability_accepted(r) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     b = ngx_calloc_buf(r->pool);
     if (b == NULL) {
         return NGX_ERROR;
@@ -162,7 +174,8 @@ ngx_http_idempotency_replay_fill(ngx_http_request_t *r,
     out->buf = b;
     out->next = NULL;
 
-    return NGX_OK;
+    return ctx->jsonrpc ? ngx_http_idempotency_jsonrpc_answer(r, ctx, out)
+                        : NGX_OK;
 }
 
 
