@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The configurations of these pages work as they are pasted: keys, security,
-profiles, tokens, sequences.
+recipes, profiles, tokens, sequences.
 
 Each block that begins with "http {" is run, with no change but that of the two
 ports; then the gateway does what its page says.
@@ -26,7 +26,7 @@ def configurations(page):
             if block.text.startswith('http {')]
 
 
-# ---- keys.md, security.md ----
+# ---- keys.md, security.md, recipes.md ----
 
 # a request for each, a retry that is not the same bytes, another operation
 JSON = ('Content-Type', 'application/json')
@@ -34,6 +34,7 @@ FORM = ('Content-Type', 'application/x-www-form-urlencoded')
 BASIC = {user: 'Basic ' + base64.b64encode(
              (user + ':secret').encode()).decode() for user in ('alice', 'bob')}
 AUTH = ('Authorization', BASIC['alice'])
+BEARER = ('Authorization', 'Bearer me')
 
 REQUESTS = {
     'Key in a header': (
@@ -52,12 +53,44 @@ REQUESTS = {
         ((AUTH, FORM), b'order_no=A-1', None),
         ((AUTH, FORM), b'order_no=A-1', None),
         ((AUTH, JSON), b'{"order_no":"A-2"}', None)),
+    'PayPal': (
+        ((BEARER, ('PayPal-Request-Id', 'p-1')), b'x', None),
+        ((BEARER, ('PayPal-Request-Id', 'p-1')), b'x', None),
+        ((BEARER, ('PayPal-Request-Id', 'p-2')), b'x', None)),
+    'Square': (
+        ((BEARER, JSON), b'{"idempotency_key":"s-1","amount":5}', None),
+        ((BEARER, JSON), b'{"amount":5, "idempotency_key":"s-1"}', None),
+        ((BEARER, JSON), b'{"idempotency_key":"s-2","amount":5}', None)),
+    'Adyen': (
+        ((BEARER,), b'x', 'a-1'), ((BEARER,), b'x', 'a-1'),
+        ((BEARER,), b'x', 'a-2')),
+    'Checkout.com': (
+        ((BEARER, ('Cko-Idempotency-Key', 'c-1')), b'x', None),
+        ((BEARER, ('Cko-Idempotency-Key', 'c-1')), b'x', None),
+        ((BEARER, ('Cko-Idempotency-Key', 'c-2')), b'x', None)),
+    'AIP-155': (
+        ((BEARER, JSON), b'{"request_id":"r-1","name":"a"}', None),
+        ((BEARER, JSON), b'{"name":"a", "request_id":"r-1"}', None),
+        ((BEARER, JSON), b'{"requestId":"r-2","name":"a"}', None)),
+    'Open Banking': (
+        ((BEARER, ('x-idempotency-key', 'o-1')), b'x', None),
+        ((BEARER, ('x-idempotency-key', 'o-1')), b'x', None),
+        ((BEARER, ('x-idempotency-key', 'o-2')), b'x', None)),
+    'GraphQL mutations': (
+        ((BEARER, JSON), b'{"query":"mutation($input: P!) { pay(input: $input)'
+                         b' { id } }","variables":{"input":'
+                         b'{"clientMutationId":"g-1","amount":5}}}', None),
+        ((BEARER, JSON), b'{"variables":{"input":{"amount":5,'
+                         b'"clientMutationId":"g-1"}},"query":'
+                         b'"mutation($input: P!) { pay(input: $input)'
+                         b' { id } }"}', None),
+        ((BEARER, JSON), b'{"query":"{ orders }"}', None)),
     'Sealing': (
         ((AUTH,), b'x', 'k1'), ((AUTH,), b'x', 'k1'), ((AUTH,), b'x', 'k2')),
 }
 
 seen = []
-for page in ('keys.md', 'security.md'):
+for page in ('keys.md', 'security.md', 'recipes.md'):
     for heading, text in configurations(page):
         seen.append(heading)
         if heading not in REQUESTS:
