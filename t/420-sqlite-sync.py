@@ -14,7 +14,7 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TOP, 't', 'drive'))
-from faultydisk import SYNC, WAL, FaultyDisk    # noqa: E402
+from faultydisk import SYNC, WAL, WRITE, FaultyDisk    # noqa: E402
 from gateway import (Gateway, Ledger, background, executed,    # noqa: E402
                      finish, free_port, ok, replays, same, until)
 
@@ -74,6 +74,16 @@ ok(len({a.get('x-worker') for a in answers}) > 1,
    'duplicates came to several workers',
    {a.get('x-worker') for a in answers})
 executed(up, 'answered', 1, 'it')
+
+
+# ---- a commit is written at once, however many pages it has
+
+before = disk.seen(WRITE, WAL)
+for i in range(20):
+    gw.post('/ok', 'written-%d' % i)
+writes = disk.seen(WRITE, WAL) - before
+ok(40 <= writes < 60, 'a claim and a completion are two writes each time',
+   writes / 20)
 
 
 # ---- one sync for several workers

@@ -295,7 +295,7 @@ def save(page):
     done = tool(work + '/saved.db',
                 input='PRAGMA auto_vacuum = INCREMENTAL;\n'
                 'PRAGMA application_id = 0x6964656d;\n'
-                'PRAGMA user_version = 2;\n' + text)
+                'PRAGMA user_version = 3;\n' + text)
     same((done.returncode, done.stderr), (0, ''), '.dump saves the rest')
     clear()
     os.rename(work + '/saved.db', db)

@@ -42,6 +42,12 @@ def statements():
     columns = ''.join(re.findall('"(.*?)"', columns))
     array = re.search(r'ngx_idempotency_sqlite_statements\[\] = \{(.*?)\n\};',
                       text, re.S).group(1)
+    for name, words in re.findall(
+            r'#define (NGX_IDEMPOTENCY_SQLITE_\w+)\(table\)(.*?)\n\n', text,
+            re.S):
+        array = re.sub(name + r'\("(\w+)"\)', lambda m: re.sub(
+            r'" table "', m.group(1), words.replace('\\\n', '\n')).strip(),
+                       array)
     array = array.replace('NGX_IDEMPOTENCY_SQLITE_COLUMNS', '"%s"' % columns)
     return [''.join(re.findall('"(.*?)"', part, re.S))
             for part in re.split(r'",\n', array + '",\n') if '"' in part + '"'
@@ -58,7 +64,7 @@ for sql in statements():
            if re.match('SCAN|USE TEMP', row[3])]
     same(bad, [], 'an index: ' + sql[:60])
     plans += 1
-ok(plans >= 12, 'all statements', plans)
+ok(plans >= 14, 'all statements', plans)
 
 
 # ---- expiry, and the file shrinks
@@ -73,16 +79,17 @@ def insert(n, state, due):
     last, = conn.execute('SELECT ifnull(max(id), 0) FROM answers').fetchone()
     conn.execute("""WITH RECURSIVE n(i) AS
         (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ? - 1)
-        INSERT INTO records SELECT randomblob(32), ?, owner, fingerprint,
+        INSERT INTO %s SELECT randomblob(32), ?, owner, fingerprint,
             fence, ?, ?, 0, created, 1, 0, 0, 201, kept, boot,
             CASE WHEN ? = 4 THEN ? - i ELSE 0 END, ?
-        FROM n, (SELECT * FROM records WHERE state = 4 LIMIT 1)""",
+        FROM n, (SELECT * FROM records WHERE state = 4 LIMIT 1)"""
+                 % ('executing' if state == 2 else 'records'),
                  (n, state, due, due, state, last, due))
     conn.execute('COMMIT')
 
 
-def count(where='1'):
-    return conn.execute('SELECT count(*) FROM records WHERE ' + where
+def count(table, where='1'):
+    return conn.execute('SELECT count(*) FROM %s WHERE %s' % (table, where)
                         ).fetchone()[0]
 
 
@@ -132,15 +139,15 @@ conn.execute('PRAGMA wal_checkpoint(TRUNCATE)')
 large = os.path.getsize(db)
 start = time.time()
 clients = load(4)
-ok(until(lambda: count('state = 4 AND due = %d' % old) == 0, 60, 0.1),
+ok(until(lambda: count('records', 'due = %d' % old) == 0, 60, 0.1),
    'what has expired is removed')
 took = time.time() - start
 unload(clients)
 print('# %.0f expired records a second, slowest request %.0f ms'
       % (N / took, slowest * 1000))
 ok(slowest < took / 2, 'no request waits for all of it', (slowest, took))
-ok(until(lambda: count('state = 2') == 0, 20, 0.1),
-   'and what was never settled', count('state = 2'))
+ok(until(lambda: count('executing') == 0, 20, 0.1),
+   'and what was never settled', count('executing'))
 
 
 def small():
@@ -173,14 +180,14 @@ clients = load(16)
 ok(until(lambda: watched(lambda: served > 6000), 120, 0.01),
    'writers that never pause', served)
 n = unload(clients)
-ok(largest < 20 * MB, 'the WAL is bounded', largest)
+ok(largest < 28 * MB, 'the WAL is bounded', largest)
 print('# %d requests, WAL %.1f MB' % (n, largest / MB))
 
 reader = sqlite3.connect(db, isolation_level=None)
 reader.execute('BEGIN')
 held = reader.execute('SELECT count(*) FROM records').fetchone()
 clients = load(16)
-ok(until(lambda: wal() > 20 * MB, 120, 0.01),
+ok(until(lambda: wal() > 32 * MB, 120, 0.01),
    'a reader that holds a snapshot stops no request, the WAL grows', wal())
 unload(clients)
 same(reader.execute('SELECT count(*) FROM records').fetchone(), held,
@@ -188,7 +195,7 @@ same(reader.execute('SELECT count(*) FROM records').fetchone(), held,
 reader.execute('ROLLBACK')
 reader.close()
 clients = load(8)
-ok(until(lambda: wal() < 10 * MB, 20, 0.1), 'then it is bounded again', wal())
+ok(until(lambda: wal() < 28 * MB, 20, 0.1), 'then it is bounded again', wal())
 unload(clients)
 same(conn.execute('PRAGMA integrity_check').fetchall(), [('ok',)],
      'the database is whole')

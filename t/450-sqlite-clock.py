@@ -140,15 +140,34 @@ executed(up, 'booted', 1, 'it')
 
 def downgrade():
     stop()
+    sql('INSERT INTO records SELECT * FROM executing')
+    sql('DROP VIEW records_readable')
+    sql('DROP TABLE executing')
+    sql('DROP INDEX records_due')
+    sql('CREATE INDEX records_due ON records(due) WHERE state <> 2')
+    sql('CREATE VIEW records_readable AS SELECT state FROM records')
     sql("DELETE FROM meta WHERE name = 'offset'")
     sql('PRAGMA user_version = 1')
+
+
+schema = sql('SELECT name, sql FROM sqlite_schema ORDER BY name')
+executing = sql('SELECT count(*) FROM executing')
 
 
 downgrade()
 start()
 replays(gw, '/ok', 'first', first, 'version 1')
-same(sql('PRAGMA user_version'), [(2,)], 'it is version 2 now')
-ok(gw.until_log('has version 2 now', 5), 'and logged')
+same(sql('PRAGMA user_version'), [(3,)], 'it is version 3 now')
+ok(gw.until_log('has version 2 now', 5), 'step by step')
+ok(gw.until_log('has version 3 now', 5), 'and logged')
+same(sql('SELECT name, sql FROM sqlite_schema ORDER BY name'), schema,
+     'with the schema of a new file')
+same(sql('SELECT count(*) FROM executing'), executing,
+     'what was not settled is where it belongs')
+ok(executing > [(0,)], 'of which there is some', executing)
+same(sql('SELECT count(*) FROM records WHERE state = 2'), [(0,)],
+     'and only there')
+same(gw.state('restarted', '/wait'), 'unknown', 'and nothing is free')
 
 downgrade()
 fd = os.open(db + '-lock', os.O_RDWR)
@@ -162,7 +181,7 @@ same(sql('PRAGMA user_version'), [(1,)], 'and nothing is changed')
 os.close(fd)
 ok(until(lambda: gw.post('/ok', 'older').status == 201, 10, 0.1),
    'when it has ended, they are accepted')
-same(sql('PRAGMA user_version'), [(2,)], 'in version 2')
+same(sql('PRAGMA user_version'), [(3,)], 'in version 3')
 replays(gw, '/ok', 'first', first, 'at the end')
 
 gw.stop()

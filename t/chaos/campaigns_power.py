@@ -122,10 +122,11 @@ class C20(Campaign):
             if conn.execute('PRAGMA integrity_check').fetchall() != [('ok',)]:
                 raise sqlite3.DatabaseError('integrity_check')
             if not conn.execute("SELECT 1 FROM sqlite_master "
-                                "WHERE name = 'records'").fetchall():
+                                "WHERE name = 'executing'").fetchall():
                 return {}
             rows = conn.execute(
-                'SELECT digest, state, head FROM records '
+                'SELECT digest, state, head FROM (SELECT * FROM records '
+                'UNION ALL SELECT * FROM executing) '
                 'LEFT JOIN answers ON id = answer').fetchall()
         finally:
             conn.close()

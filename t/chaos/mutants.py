@@ -197,11 +197,11 @@ MUTANTS = {
     'grant-before-sync': ('what is synced is the commit before', [
         (SQLITE_DB,
          '        if (rc == SQLITE_OK) {\n'
-         '            rc = ngx_idempotency_sqlite_exec(db,\n',
+         '            rc = ngx_idempotency_sqlite_commit(db);\n',
          '        if (rc == SQLITE_OK && db->changed && ctx->sync) {\n'
          '            rc = ngx_idempotency_sqlite_sync(ctx);\n        }\n\n'
          '        if (rc == SQLITE_OK) {\n'
-         '            rc = ngx_idempotency_sqlite_exec(db,\n'),
+         '            rc = ngx_idempotency_sqlite_commit(db);\n'),
         (SQLITE_DB, '    if (db->changed || db->version != db->synced) {\n',
          '    if (0) {\n'),
     ]),

@@ -98,7 +98,8 @@ def source(folder):
 def read(path):
     conn = sqlite3.connect('file:%s?mode=ro' % path, uri=True)
     try:
-        return {row[0]: row for row in conn.execute('SELECT * FROM records')}
+        return {row[0]: row for row in conn.execute(
+            'SELECT * FROM records UNION ALL SELECT * FROM executing')}
     finally:
         conn.close()
 
@@ -113,7 +114,8 @@ def rows_by_digest(folder, digests):
         for digest in digests:
             try:
                 found[digest] = conn.execute(
-                    'SELECT * FROM records WHERE digest = ?',
+                    'SELECT * FROM executing WHERE digest = ?1 UNION ALL '
+                    'SELECT * FROM records WHERE digest = ?1',
                     (digest,)).fetchone()
             except (sqlite3.Error, OverflowError, UnicodeDecodeError):
                 pass

@@ -10,11 +10,18 @@
 
 
 #include "ngx_idempotency_sqlite_job.h"
+#include "ngx_idempotency_sqlite_wal.h"
 #include "ngx_idempotency_wait.h"
 
 
 /* of one task; the lock is held for so long */
 #define NGX_IDEMPOTENCY_SQLITE_BATCH    256
+
+/*
+ * A transaction costs more than the jobs in it.  After one that had so many
+ * jobs the next one waits for as many, for a millisecond at most.
+ */
+#define NGX_IDEMPOTENCY_SQLITE_GATHER   4
 
 /* jobs that may wait */
 #define NGX_IDEMPOTENCY_SQLITE_NUMBER   10000
@@ -42,6 +49,7 @@ static ngx_int_t ngx_idempotency_sqlite_submit(ngx_idempotency_op_t *op);
 static ngx_int_t ngx_idempotency_sqlite_refuse(
     ngx_idempotency_sqlite_ctx_t *ctx, ngx_idempotency_op_t *op);
 static void ngx_idempotency_sqlite_flush_handler(ngx_event_t *ev);
+static void ngx_idempotency_sqlite_gather_handler(ngx_event_t *ev);
 static void ngx_idempotency_sqlite_flush(ngx_idempotency_sqlite_ctx_t *ctx);
 static void ngx_idempotency_sqlite_done(ngx_event_t *ev);
 static void ngx_idempotency_sqlite_finish(ngx_idempotency_sqlite_ctx_t *ctx,
@@ -77,6 +85,8 @@ ngx_idempotency_sqlite_start(ngx_idempotency_store_t *store)
 
     ctx = store->data;
 
+    ngx_idempotency_sqlite_setup();
+
     ngx_queue_init(&ctx->queue);
     ngx_queue_init(&ctx->retry);
     ngx_queue_init(&ctx->batch);
@@ -87,6 +97,10 @@ ngx_idempotency_sqlite_start(ngx_idempotency_store_t *store)
     ctx->flush.handler = ngx_idempotency_sqlite_flush_handler;
     ctx->flush.data = ctx;
     ctx->flush.log = ngx_cycle->log;
+
+    ctx->gather.handler = ngx_idempotency_sqlite_gather_handler;
+    ctx->gather.data = &ctx->dummy;
+    ctx->gather.log = ngx_cycle->log;
 
     ctx->timer.handler = ngx_idempotency_sqlite_timer;
     ctx->timer.data = &ctx->dummy;
@@ -372,10 +386,42 @@ ngx_idempotency_sqlite_refuse(ngx_idempotency_sqlite_ctx_t *ctx,
 }
 
 
+/* at the end of a turn of the event loop */
+
 static void
 ngx_idempotency_sqlite_flush_handler(ngx_event_t *ev)
 {
-    ngx_idempotency_sqlite_flush(ev->data);
+    ngx_idempotency_sqlite_ctx_t  *ctx;
+
+    ctx = ev->data;
+
+    if (ctx->busy) {
+        return;
+    }
+
+    if (ctx->last >= NGX_IDEMPOTENCY_SQLITE_GATHER
+        && ctx->number < ctx->last
+        && !ctx->expire_next && !ctx->checkpoint && !ngx_exiting)
+    {
+        if (!ctx->gather.timer_set && ctx->number) {
+            ngx_add_timer(&ctx->gather, 1);
+        }
+
+        return;
+    }
+
+    ngx_idempotency_sqlite_flush(ctx);
+}
+
+
+static void
+ngx_idempotency_sqlite_gather_handler(ngx_event_t *ev)
+{
+    ngx_connection_t  *dummy;
+
+    dummy = ev->data;
+
+    ngx_idempotency_sqlite_flush(dummy->data);
 }
 
 
@@ -392,6 +438,10 @@ ngx_idempotency_sqlite_flush(ngx_idempotency_sqlite_ctx_t *ctx)
         return;
     }
 
+    if (ctx->gather.timer_set) {
+        ngx_del_timer(&ctx->gather);
+    }
+
     /* without jobs the task does what nobody waits for */
 
     if (!ctx->expire_next && !ctx->checkpoint) {
@@ -406,6 +456,8 @@ ngx_idempotency_sqlite_flush(ngx_idempotency_sqlite_ctx_t *ctx)
             ngx_queue_remove(q);
             ngx_queue_insert_tail(&ctx->batch, q);
         }
+
+        ctx->last = n;
     }
 
     ctx->expire = ctx->expire_next;
@@ -465,9 +517,12 @@ ngx_idempotency_sqlite_done(ngx_event_t *ev)
         ngx_queue_add(&ctx->queue, &again);
     }
 
-    /* the disk works while the results are reported */
+    if (ctx->last < NGX_IDEMPOTENCY_SQLITE_GATHER) {
 
-    ngx_idempotency_sqlite_flush(ctx);
+        /* the disk works while the results are reported */
+
+        ngx_idempotency_sqlite_flush(ctx);
+    }
 
     while (!ngx_queue_empty(&batch)) {
         q = ngx_queue_head(&batch);
@@ -475,6 +530,10 @@ ngx_idempotency_sqlite_done(ngx_event_t *ev)
 
         ngx_idempotency_sqlite_finish(ctx,
                       ngx_queue_data(q, ngx_idempotency_sqlite_job_t, queue));
+    }
+
+    if (!ctx->busy && (ctx->number || ctx->checkpoint || ctx->expire_next)) {
+        ngx_post_event(&ctx->flush, &ngx_posted_events);
     }
 
     ngx_idempotency_sqlite_arm(ctx);

@@ -9,6 +9,7 @@
 
 
 #include "ngx_idempotency_sqlite_disk.h"
+#include "ngx_idempotency_sqlite_wal.h"
 #include <sys/statvfs.h>
 
 
@@ -37,6 +38,7 @@ static int ngx_idempotency_sqlite_begin(ngx_idempotency_sqlite_ctx_t *ctx,
     ngx_uint_t reads);
 static int ngx_idempotency_sqlite_end(ngx_idempotency_sqlite_ctx_t *ctx,
     int rc);
+static int ngx_idempotency_sqlite_commit(ngx_idempotency_sqlite_db_t *db);
 static void ngx_idempotency_sqlite_clock(ngx_idempotency_sqlite_db_t *db);
 static void ngx_idempotency_sqlite_committed(
     ngx_idempotency_sqlite_ctx_t *ctx);
@@ -310,6 +312,10 @@ ngx_idempotency_sqlite_begin(ngx_idempotency_sqlite_ctx_t *ctx,
         }
     }
 
+    if (db->log) {
+        ngx_idempotency_sqlite_log_begin(db->log);
+    }
+
     rc = ngx_idempotency_sqlite_exec(db, reads
                                          ? NGX_IDEMPOTENCY_SQLITE_BEGIN_READ
                                          : NGX_IDEMPOTENCY_SQLITE_BEGIN);
@@ -355,8 +361,7 @@ ngx_idempotency_sqlite_end(ngx_idempotency_sqlite_ctx_t *ctx, int rc)
         }
 
         if (rc == SQLITE_OK) {
-            rc = ngx_idempotency_sqlite_exec(db,
-                                             NGX_IDEMPOTENCY_SQLITE_COMMIT);
+            rc = ngx_idempotency_sqlite_commit(db);
             if (rc != SQLITE_OK) {
                 ngx_idempotency_sqlite_doubt(ctx);
             }
@@ -376,6 +381,25 @@ ngx_idempotency_sqlite_end(ngx_idempotency_sqlite_ctx_t *ctx, int rc)
     }
 
     ngx_idempotency_sqlite_unlock(ctx);
+
+    return rc;
+}
+
+
+static int
+ngx_idempotency_sqlite_commit(ngx_idempotency_sqlite_db_t *db)
+{
+    int  rc;
+
+    if (db->log) {
+        ngx_idempotency_sqlite_log_commit(db->log, 1);
+    }
+
+    rc = ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_COMMIT);
+
+    if (db->log) {
+        ngx_idempotency_sqlite_log_commit(db->log, 0);
+    }
 
     return rc;
 }

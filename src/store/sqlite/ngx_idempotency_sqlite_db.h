@@ -14,7 +14,10 @@
 #include "ngx_idempotency_sqlite_job.h"
 
 
-/* ngx_idempotency_sqlite_statements[] has their texts, in this order */
+/*
+ * ngx_idempotency_sqlite_statements[] has their texts, in this order.  Behind
+ * one that writes to "records" is the same one for "executing".
+ */
 
 typedef enum {
     NGX_IDEMPOTENCY_SQLITE_BEGIN = 0,
@@ -23,8 +26,11 @@ typedef enum {
     NGX_IDEMPOTENCY_SQLITE_ROLLBACK,
     NGX_IDEMPOTENCY_SQLITE_FIND,
     NGX_IDEMPOTENCY_SQLITE_INSERT,
+    NGX_IDEMPOTENCY_SQLITE_INSERT_EXECUTING,
     NGX_IDEMPOTENCY_SQLITE_UPDATE,
+    NGX_IDEMPOTENCY_SQLITE_UPDATE_EXECUTING,
     NGX_IDEMPOTENCY_SQLITE_DELETE,
+    NGX_IDEMPOTENCY_SQLITE_DELETE_EXECUTING,
     NGX_IDEMPOTENCY_SQLITE_ANSWER_FIND,
     NGX_IDEMPOTENCY_SQLITE_ANSWER_INSERT,
     NGX_IDEMPOTENCY_SQLITE_ANSWER_DELETE,
@@ -62,8 +68,15 @@ typedef enum {
     NGX_IDEMPOTENCY_SQLITE_KEPT,
     NGX_IDEMPOTENCY_SQLITE_BOOT,
     NGX_IDEMPOTENCY_SQLITE_ANSWER,
-    NGX_IDEMPOTENCY_SQLITE_DUE_AT
+    NGX_IDEMPOTENCY_SQLITE_DUE_AT,
+
+    /* of "find" only, in that place */
+
+    NGX_IDEMPOTENCY_SQLITE_EXECUTING = NGX_IDEMPOTENCY_SQLITE_DUE_AT
 } ngx_idempotency_sqlite_column_e;
+
+
+typedef struct ngx_idempotency_sqlite_log_s  ngx_idempotency_sqlite_log_t;
 
 
 /* records that a look at all of them may find past their time */
@@ -77,6 +90,7 @@ typedef struct {
     ngx_idempotency_state_e         state;       /* before time was seen to */
     int64_t                         answer;      /* its row, 0: none */
     unsigned                        exists:1;    /* the row does */
+    unsigned                        executing:1; /* it is in that table */
 } ngx_idempotency_sqlite_row_t;
 
 
@@ -89,6 +103,7 @@ struct ngx_idempotency_sqlite_db_s {
     sqlite3                        *handle;
     sqlite3_stmt                   *statements
                                         [NGX_IDEMPOTENCY_SQLITE_STATEMENTS];
+    ngx_idempotency_sqlite_log_t   *log;         /* SQLite's own, or NULL */
     ngx_fd_t                        lock;
     ngx_fd_t                        wal;
     ngx_fd_t                        reserve;     /* or invalid */
@@ -106,6 +121,7 @@ struct ngx_idempotency_sqlite_db_s {
     off_t                           used;        /* bytes */
     int                             frames;      /* in the WAL */
     int                             tried;       /* at the last checkpoint */
+    uint64_t                        tried_at;    /* when, msec */
     int                             before;      /* changes, in all */
     int                             refuse;      /* why nothing is written */
     ngx_int_t                       changes[NGX_IDEMPOTENCY_TOMBSTONE + 1];
@@ -167,6 +183,10 @@ int ngx_idempotency_sqlite_load(ngx_idempotency_sqlite_db_t *db,
 int ngx_idempotency_sqlite_save(ngx_idempotency_sqlite_db_t *db,
     u_char *digest, ngx_idempotency_stored_t *stored,
     ngx_idempotency_sqlite_row_t *row);
+
+/* removes the row; its answer stays */
+int ngx_idempotency_sqlite_delete(ngx_idempotency_sqlite_db_t *db,
+    u_char *digest, ngx_idempotency_sqlite_row_t *row);
 
 int ngx_idempotency_sqlite_drop_answer(ngx_idempotency_sqlite_db_t *db,
     ngx_idempotency_sqlite_row_t *row);

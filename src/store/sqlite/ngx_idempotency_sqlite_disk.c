@@ -10,13 +10,19 @@
 
 /*
  * Frames of the WAL, each a page.  It is written back to the database when it
- * has so many more than at the last try.  Writers that never pause keep it from
- * beginning anew after that: at LONG, one worker makes it do so.  A reader, as
- * a backup, can hold up that too: it is cut off when it was VERY_LONG.
+ * has WAL more than at the last try, and MANY if that was within a second: the
+ * more there are, the more of them are the same page, which is written once.
+ * Writers that never pause keep it from beginning anew after that: at LONG, one
+ * worker makes it do so.  A reader, as a backup, can hold up that too: it is
+ * cut off when it was VERY_LONG.
  */
 #define NGX_IDEMPOTENCY_SQLITE_WAL            1000
+#define NGX_IDEMPOTENCY_SQLITE_WAL_MANY       4000
 #define NGX_IDEMPOTENCY_SQLITE_WAL_LONG       2048
 #define NGX_IDEMPOTENCY_SQLITE_WAL_VERY_LONG  16384
+
+/* milliseconds, of MANY */
+#define NGX_IDEMPOTENCY_SQLITE_OFTEN          1000
 
 /* bytes: what is running when the disk is full should find room in it */
 #define NGX_IDEMPOTENCY_SQLITE_RESERVE        (4 * 1024 * 1024)
@@ -401,11 +407,15 @@ ngx_idempotency_sqlite_checkpoint_due(ngx_idempotency_sqlite_db_t *db)
         db->tried = 0;
     }
 
-    if (db->frames < db->tried + NGX_IDEMPOTENCY_SQLITE_WAL) {
+    if (db->frames < db->tried + NGX_IDEMPOTENCY_SQLITE_WAL
+        || (db->frames < db->tried + NGX_IDEMPOTENCY_SQLITE_WAL_MANY
+            && db->now - db->tried_at < NGX_IDEMPOTENCY_SQLITE_OFTEN))
+    {
         return 0;
     }
 
     db->tried = db->frames;
+    db->tried_at = db->now;
 
     return 1;
 }

@@ -115,9 +115,11 @@ typedef struct {
     ngx_queue_t                     retry;       /* outcomes that failed */
     ngx_uint_t                      number;      /* of all jobs */
     size_t                          bytes;       /* of answers in them */
+    ngx_uint_t                      last;        /* jobs of the last task */
     ngx_msec_t                      began;       /* the task that runs */
     ngx_msec_t                      exiting;     /* since then */
     ngx_event_t                     flush;
+    ngx_event_t                     gather;      /* until then */
     ngx_event_t                     timer;
     ngx_event_t                     tick;
     ngx_connection_t                dummy;

@@ -5,9 +5,10 @@
 
 
 #include "ngx_idempotency_sqlite_disk.h"
+#include "ngx_idempotency_sqlite_wal.h"
 
 
-#define NGX_IDEMPOTENCY_SQLITE_VERSION     2
+#define NGX_IDEMPOTENCY_SQLITE_VERSION     3
 
 /* "idem" */
 #define NGX_IDEMPOTENCY_SQLITE_APPLICATION 0x6964656d
@@ -33,28 +34,52 @@ static int ngx_idempotency_sqlite_wal_hook(void *data, sqlite3 *handle,
 
 
 /*
- * The answer of a record is in a table of its own: records stay small, so that
- * a transaction writes few pages.  Records that are executing are not in the
- * index by time, which a claim then need not touch; the few that nobody
- * settles are found by the look at all records.
+ * The transactions of a store write whole pages, and records are all over the
+ * file, by their digests: so it matters how many pages an operation touches.
+ * The answer of a record is in a table of its own, in the order of time.  So is
+ * a record while it is executing: that table is small, and the claims of a
+ * transaction share its pages.  It has no index by time; the few records that
+ * nobody settles are found by the look at all of them.
  */
+
+#define NGX_IDEMPOTENCY_SQLITE_TABLE(name)                                    \
+    "CREATE TABLE " name " ("                                                 \
+        "digest BLOB PRIMARY KEY, state INTEGER NOT NULL,"                    \
+        " owner BLOB NOT NULL, fingerprint BLOB NOT NULL,"                    \
+        " fence INTEGER NOT NULL, lease INTEGER NOT NULL,"                    \
+        " until INTEGER NOT NULL, issued INTEGER NOT NULL,"                   \
+        " created INTEGER NOT NULL, attempts INTEGER NOT NULL,"               \
+        " keep INTEGER NOT NULL, tombstone INTEGER NOT NULL,"                 \
+        " status INTEGER NOT NULL, kept INTEGER NOT NULL,"                    \
+        " boot INTEGER NOT NULL, answer INTEGER NOT NULL,"                    \
+        " due INTEGER NOT NULL) WITHOUT ROWID;"
+
+#define NGX_IDEMPOTENCY_SQLITE_INDEX                                          \
+    "CREATE INDEX records_due ON records(due);"
+
+#define NGX_IDEMPOTENCY_SQLITE_VIEW                                           \
+    "CREATE VIEW records_readable AS SELECT"                                  \
+        " lower(hex(digest)) AS record,"                                      \
+        " CASE WHEN state = 2 AND lease <= (SELECT value FROM meta"           \
+            " WHERE name = 'clock') THEN 'unknown'"                           \
+            " ELSE trim(substr('none     issued   executingunknown  done    " \
+            " tombstone', 1 + 9 * state, 9)) END AS state,"                   \
+        " datetime(created, 'unixepoch') AS created,"                         \
+        " CASE WHEN state IN (2, 3)"                                          \
+            " THEN datetime(lease / 1000, 'unixepoch') END AS lease_ends,"    \
+        " datetime(due / 1000, 'unixepoch') AS state_ends,"                   \
+        " attempts, nullif(status, 0) AS status, fence,"                      \
+        " (SELECT length(head) + length(body) FROM answers"                   \
+            " WHERE id = answer) AS answer_bytes"                             \
+        " FROM (SELECT * FROM records UNION ALL SELECT * FROM executing);"
 
 static const char  ngx_idempotency_sqlite_tables[] =
     "CREATE TABLE meta ("
         "name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
 
-    "CREATE TABLE records ("
-        "digest BLOB PRIMARY KEY, state INTEGER NOT NULL,"
-        " owner BLOB NOT NULL, fingerprint BLOB NOT NULL,"
-        " fence INTEGER NOT NULL, lease INTEGER NOT NULL,"
-        " until INTEGER NOT NULL, issued INTEGER NOT NULL,"
-        " created INTEGER NOT NULL, attempts INTEGER NOT NULL,"
-        " keep INTEGER NOT NULL, tombstone INTEGER NOT NULL,"
-        " status INTEGER NOT NULL, kept INTEGER NOT NULL,"
-        " boot INTEGER NOT NULL, answer INTEGER NOT NULL,"
-        " due INTEGER NOT NULL) WITHOUT ROWID;"
-
-    "CREATE INDEX records_due ON records(due) WHERE state <> 2;"
+    NGX_IDEMPOTENCY_SQLITE_TABLE("records")
+    NGX_IDEMPOTENCY_SQLITE_TABLE("executing")
+    NGX_IDEMPOTENCY_SQLITE_INDEX
 
     "CREATE TABLE answers ("
         "id INTEGER PRIMARY KEY, head BLOB NOT NULL, body BLOB NOT NULL);"
@@ -65,20 +90,7 @@ static const char  ngx_idempotency_sqlite_tables[] =
 
     "CREATE INDEX sequences_until ON sequences(until);"
 
-    "CREATE VIEW records_readable AS SELECT"
-        " lower(hex(digest)) AS record,"
-        " CASE WHEN state = 2 AND lease <= (SELECT value FROM meta"
-            " WHERE name = 'clock') THEN 'unknown'"
-            " ELSE trim(substr('none     issued   executingunknown  done     "
-            "tombstone', 1 + 9 * state, 9)) END AS state,"
-        " datetime(created, 'unixepoch') AS created,"
-        " CASE WHEN state IN (2, 3)"
-            " THEN datetime(lease / 1000, 'unixepoch') END AS lease_ends,"
-        " datetime(due / 1000, 'unixepoch') AS state_ends,"
-        " attempts, nullif(status, 0) AS status, fence,"
-        " (SELECT length(head) + length(body) FROM answers"
-            " WHERE id = answer) AS answer_bytes"
-        " FROM records;"
+    NGX_IDEMPOTENCY_SQLITE_VIEW
 
     "INSERT INTO meta VALUES ('clock', 0), ('boot', 0), ('boot_id', ''),"
         " ('offset', 0);";
@@ -94,13 +106,38 @@ static const char  *ngx_idempotency_sqlite_migrations[] = {
     /* 1 to 2: boots have a clock; another boot sets it */
 
     "INSERT INTO meta VALUES ('offset', 0);"
-    "UPDATE meta SET value = 'none' WHERE name = 'boot_id';"
+    "UPDATE meta SET value = 'none' WHERE name = 'boot_id';",
+
+    /* 2 to 3: executing records have a table, and the others an index */
+
+    NGX_IDEMPOTENCY_SQLITE_TABLE("executing")
+    "INSERT INTO executing SELECT * FROM records WHERE state = 2;"
+    "DELETE FROM records WHERE state = 2;"
+    "DROP INDEX records_due;"
+    NGX_IDEMPOTENCY_SQLITE_INDEX
+    "DROP VIEW records_readable;"
+    NGX_IDEMPOTENCY_SQLITE_VIEW
 };
 
 
 #define NGX_IDEMPOTENCY_SQLITE_COLUMNS                                        \
     "state, owner, fingerprint, fence, lease, until, issued, created,"        \
     " attempts, keep, tombstone, status, kept, boot, answer"
+
+
+#define NGX_IDEMPOTENCY_SQLITE_INSERT_INTO(table)                             \
+    "INSERT INTO " table " (digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", due)" \
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"    \
+        " ?14, ?15, ?16, ?17)"
+
+#define NGX_IDEMPOTENCY_SQLITE_UPDATE_OF(table)                               \
+    "UPDATE " table " SET state = ?2, owner = ?3, fingerprint = ?4,"          \
+        " fence = ?5, lease = ?6, until = ?7, issued = ?8, created = ?9,"     \
+        " attempts = ?10, keep = ?11, tombstone = ?12, status = ?13,"         \
+        " kept = ?14, boot = ?15, answer = ?16, due = ?17 WHERE digest = ?1"
+
+#define NGX_IDEMPOTENCY_SQLITE_DELETE_FROM(table)                             \
+    "DELETE FROM " table " WHERE digest = ?1"
 
 
 /* in the order of ngx_idempotency_sqlite_statement_e */
@@ -111,19 +148,19 @@ static const char  *ngx_idempotency_sqlite_statements[] = {
     "COMMIT",
     "ROLLBACK",
 
-    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
+    /* the first row is taken, so the small table is asked first */
+
+    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", 1"
+        " FROM executing WHERE digest = ?1 UNION ALL"
+        " SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", 0"
         " FROM records WHERE digest = ?1",
 
-    "INSERT INTO records (digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", due)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-        " ?14, ?15, ?16, ?17)",
-
-    "UPDATE records SET state = ?2, owner = ?3, fingerprint = ?4, fence = ?5,"
-        " lease = ?6, until = ?7, issued = ?8, created = ?9, attempts = ?10,"
-        " keep = ?11, tombstone = ?12, status = ?13, kept = ?14, boot = ?15,"
-        " answer = ?16, due = ?17 WHERE digest = ?1",
-
-    "DELETE FROM records WHERE digest = ?1",
+    NGX_IDEMPOTENCY_SQLITE_INSERT_INTO("records"),
+    NGX_IDEMPOTENCY_SQLITE_INSERT_INTO("executing"),
+    NGX_IDEMPOTENCY_SQLITE_UPDATE_OF("records"),
+    NGX_IDEMPOTENCY_SQLITE_UPDATE_OF("executing"),
+    NGX_IDEMPOTENCY_SQLITE_DELETE_FROM("records"),
+    NGX_IDEMPOTENCY_SQLITE_DELETE_FROM("executing"),
 
     "SELECT head, body FROM answers WHERE id = ?1",
     "INSERT INTO answers (head, body) VALUES (?1, ?2)",
@@ -139,10 +176,11 @@ static const char  *ngx_idempotency_sqlite_statements[] = {
         " (SELECT half FROM sequences WHERE until <= ?1 LIMIT 256)",
 
     "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
-        " FROM records WHERE digest > ?1 ORDER BY digest LIMIT ?2",
+        " FROM records WHERE digest > ?1 UNION ALL"
+        " SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
+        " FROM executing WHERE digest > ?1 ORDER BY digest LIMIT ?2",
 
-    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
-        " FROM records WHERE due <= ?1 AND state <> 2 ORDER BY due LIMIT ?2",
+    "SELECT digest FROM records WHERE due <= ?1 ORDER BY due LIMIT ?2",
 
     "UPDATE meta SET value = ?1 WHERE name = 'clock'",
     "PRAGMA data_version",
@@ -277,7 +315,8 @@ ngx_idempotency_sqlite_open_file(ngx_idempotency_sqlite_ctx_t *ctx)
     }
 
     rc = sqlite3_open_v2((char *) ctx->path.data, &db->handle,
-                         SQLITE_OPEN_READWRITE|SQLITE_OPEN_NOMUTEX, NULL);
+                         SQLITE_OPEN_READWRITE|SQLITE_OPEN_NOMUTEX,
+                         ngx_idempotency_sqlite_vfs());
 
     if (rc == SQLITE_OK) {
         rc = ngx_idempotency_sqlite_settings(ctx);
@@ -331,7 +370,7 @@ ngx_idempotency_sqlite_settings(ngx_idempotency_sqlite_ctx_t *ctx)
                       "PRAGMA journal_mode = WAL;"
                       "PRAGMA synchronous = NORMAL;"
                       "PRAGMA wal_autocheckpoint = 0;"
-                      "PRAGMA journal_size_limit = 8388608;"
+                      "PRAGMA journal_size_limit = 20971520;"
                       "PRAGMA cache_size = -8192;"
                       "PRAGMA trusted_schema = OFF;",
                       NULL, NULL, NULL);
@@ -348,7 +387,7 @@ static int
 ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     int                           rc;
-    int64_t                       version, application, tables;
+    int64_t                       version, application, tables, page;
     ngx_idempotency_sqlite_db_t  *db;
 
     db = ctx->db;
@@ -403,6 +442,13 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
             return rc;
         }
     }
+
+    rc = ngx_idempotency_sqlite_pragma(db, "PRAGMA page_size", &page);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+
+    ngx_idempotency_sqlite_log_attach(db, (size_t) page);
 
     /* for as long as the file is open */
 

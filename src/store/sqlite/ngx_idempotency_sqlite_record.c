@@ -326,6 +326,9 @@ ngx_idempotency_sqlite_find(ngx_idempotency_sqlite_db_t *db, u_char *digest,
 
     if (rc == SQLITE_ROW) {
         rc = ngx_idempotency_sqlite_load(db, stmt, row);
+        row->executing = (sqlite3_column_int(stmt,
+                                             NGX_IDEMPOTENCY_SQLITE_EXECUTING)
+                          != 0);
 
     } else if (rc == SQLITE_DONE) {
         rc = SQLITE_OK;
@@ -408,11 +411,23 @@ int
 ngx_idempotency_sqlite_save(ngx_idempotency_sqlite_db_t *db, u_char *digest,
     ngx_idempotency_stored_t *s, ngx_idempotency_sqlite_row_t *row)
 {
+    int                                  rc;
+    ngx_uint_t                           executing;
     sqlite3_stmt                        *stmt;
     ngx_idempotency_sqlite_statement_e   n;
 
+    executing = (s->state == NGX_IDEMPOTENCY_EXECUTING);
+
+    if (row->exists && row->executing != executing) {
+        rc = ngx_idempotency_sqlite_delete(db, digest, row);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+    }
+
     n = row->exists ? NGX_IDEMPOTENCY_SQLITE_UPDATE
                     : NGX_IDEMPOTENCY_SQLITE_INSERT;
+    n += executing;
 
     stmt = ngx_idempotency_sqlite_statement(db, n);
 
@@ -450,7 +465,30 @@ ngx_idempotency_sqlite_save(ngx_idempotency_sqlite_db_t *db, u_char *digest,
     db->changes[s->state]++;
 
     row->exists = 1;
+    row->executing = executing;
     row->state = s->state;
+
+    return ngx_idempotency_sqlite_exec(db, n);
+}
+
+
+int
+ngx_idempotency_sqlite_delete(ngx_idempotency_sqlite_db_t *db, u_char *digest,
+    ngx_idempotency_sqlite_row_t *row)
+{
+    sqlite3_stmt                        *stmt;
+    ngx_idempotency_sqlite_statement_e   n;
+
+    n = NGX_IDEMPOTENCY_SQLITE_DELETE + row->executing;
+
+    stmt = ngx_idempotency_sqlite_statement(db, n);
+
+    sqlite3_bind_blob(stmt, 1, digest, NGX_IDEMPOTENCY_DIGEST_LEN,
+                      SQLITE_STATIC);
+
+    db->changes[row->state]--;
+
+    row->exists = 0;
 
     return ngx_idempotency_sqlite_exec(db, n);
 }

@@ -5,14 +5,20 @@
  */
 
 
-#include "ngx_idempotency_sqlite_db.h"
+#include "ngx_idempotency_sqlite_disk.h"
 
 
 /* records that one list looks at */
 #define NGX_IDEMPOTENCY_SQLITE_LIST    4096
 
-/* records that one step of expiry removes; others wait for their turn */
-#define NGX_IDEMPOTENCY_SQLITE_DUES    128
+/*
+ * Records that one step of expiry removes while it has milliseconds left, and
+ * in any case: others wait for their turn.  Of many at a time, some are on the
+ * same page.
+ */
+#define NGX_IDEMPOTENCY_SQLITE_DUES    1024
+#define NGX_IDEMPOTENCY_SQLITE_STEP    4
+#define NGX_IDEMPOTENCY_SQLITE_LEAST   128
 
 /* records that one look counts */
 #define NGX_IDEMPOTENCY_SQLITE_SCANS   2048
@@ -26,7 +32,8 @@ static int ngx_idempotency_sqlite_list_look(ngx_idempotency_sqlite_ctx_t *ctx,
 static int ngx_idempotency_sqlite_remove(ngx_idempotency_sqlite_db_t *db,
     u_char *digest, ngx_idempotency_sqlite_row_t *row);
 static int ngx_idempotency_sqlite_age(ngx_idempotency_sqlite_ctx_t *ctx,
-    u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n);
+    u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n,
+    uint64_t until);
 
 
 int
@@ -141,6 +148,7 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     int                           rc;
     int64_t                       pages, spare;
+    uint64_t                      until;
     ngx_uint_t                    n;
     sqlite3_stmt                 *stmt;
     ngx_idempotency_sqlite_db_t  *db;
@@ -148,6 +156,8 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
                                          [NGX_IDEMPOTENCY_DIGEST_LEN];
 
     db = ctx->db;
+    until = ngx_idempotency_sqlite_msec(CLOCK_MONOTONIC)
+            + NGX_IDEMPOTENCY_SQLITE_STEP;
 
     stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_DUE);
 
@@ -175,12 +185,12 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
 
     ctx->overdue = (n == NGX_IDEMPOTENCY_SQLITE_DUES);
 
-    rc = ngx_idempotency_sqlite_age(ctx, digests, n);
+    rc = ngx_idempotency_sqlite_age(ctx, digests, n, until);
     if (rc != SQLITE_OK) {
         return rc;
     }
 
-    rc = ngx_idempotency_sqlite_age(ctx, db->lapsed, db->nlapsed);
+    rc = ngx_idempotency_sqlite_age(ctx, db->lapsed, db->nlapsed, until);
     if (rc != SQLITE_OK) {
         return rc;
     }
@@ -289,7 +299,8 @@ ngx_idempotency_sqlite_scan(ngx_idempotency_sqlite_ctx_t *ctx)
 
 static int
 ngx_idempotency_sqlite_age(ngx_idempotency_sqlite_ctx_t *ctx,
-    u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n)
+    u_char digests[][NGX_IDEMPOTENCY_DIGEST_LEN], ngx_uint_t n,
+    uint64_t until)
 {
     int                            rc;
     ngx_uint_t                     i;
@@ -299,6 +310,13 @@ ngx_idempotency_sqlite_age(ngx_idempotency_sqlite_ctx_t *ctx,
     db = ctx->db;
 
     for (i = 0; i < n; i++) {
+
+        if (i && i % NGX_IDEMPOTENCY_SQLITE_LEAST == 0
+            && ngx_idempotency_sqlite_msec(CLOCK_MONOTONIC) > until)
+        {
+            ctx->overdue = 1;
+            return SQLITE_OK;
+        }
 
         rc = ngx_idempotency_sqlite_find(db, digests[i], &row);
 
@@ -341,20 +359,12 @@ static int
 ngx_idempotency_sqlite_remove(ngx_idempotency_sqlite_db_t *db, u_char *digest,
     ngx_idempotency_sqlite_row_t *row)
 {
-    int            rc;
-    sqlite3_stmt  *stmt;
+    int  rc;
 
     rc = ngx_idempotency_sqlite_drop_answer(db, row);
     if (rc != SQLITE_OK) {
         return rc;
     }
 
-    stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_DELETE);
-
-    sqlite3_bind_blob(stmt, 1, digest, NGX_IDEMPOTENCY_DIGEST_LEN,
-                      SQLITE_STATIC);
-
-    db->changes[row->state]--;
-
-    return ngx_idempotency_sqlite_exec(db, NGX_IDEMPOTENCY_SQLITE_DELETE);
+    return ngx_idempotency_sqlite_delete(db, digest, row);
 }
