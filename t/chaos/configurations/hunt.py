@@ -75,6 +75,7 @@ class Hunt:
         self.tell = tell or (lambda finding: None)
         self.counts = collections.Counter()
         self.findings = []
+        self.unconfirmed = []     # of rules that time alone does not break
 
     async def run(self, n):
         shutil.rmtree(self.root, ignore_errors=True)
@@ -94,6 +95,10 @@ class Hunt:
 
     def keep(self):
         """Writes what was found; the folder, or None."""
+        if self.unconfirmed:
+            with open(self.root + '-unconfirmed', 'w') as f:
+                f.write('\n\n'.join(finding.report()
+                                    for finding in self.unconfirmed))
         if not self.findings:
             shutil.rmtree(self.root, ignore_errors=True)
             return None
@@ -148,6 +153,8 @@ class Hunt:
                 self.found(finding)
             else:
                 self.counts['unconfirmed ' + rule] += 1
+                if rule not in TIMED:
+                    self.unconfirmed.append(finding)
 
     def found(self, finding):
         self.counts['found ' + finding.rule] += 1
