@@ -208,7 +208,13 @@ class Master(Node):
         self.other = None
         self.counter = None       # who has its slot, if another node has it
         self.refused = 0          # logins, by a MOVED of the counter
+        self.dies_if = None       # asked for its map
         self.reply = self.script
+
+    def one(self, sock, args):
+        if args[0] == b'CLUSTER' and self.dies_if and self.dies_if():
+            self.gone = True
+        return super().one(sock, args)
 
     def moved(self):
         return b'-MOVED 1 127.0.0.1:%d\r\n' % self.other.port
@@ -302,6 +308,34 @@ def test_successor_without_counter(up):
     gw.stop()
 
 
+def test_silent_master(up):
+    """A connection that is still open does not show that the master lives,
+    nor that it knows of its successor: it has not handed over its data.
+    """
+    for what in 'dead', 'alone':
+        a, b = Master(), Master()
+        b.other = a
+        a.map = b.map = slots((0, 16383, a, b))
+        gw = Gateway(up, locations=LOCATION, http=store(url(a, b)
+                                                        + ' amnesia=500ms'))
+        gw.expected = [FORGOTTEN]
+        ok(until(lambda: gw.post('/pay/ok', what).status == 201, 5),
+           '%s: a master works' % what)
+        start = len(gw.log())
+        n = b.asked
+        if what == 'dead':
+            # nothing was sent to it before the other one has said so
+            a.dies_if = lambda: b.asked > n
+        b.other, b.map = None, slots((0, 16383, b, a))
+        ok(gw.until_log('has a new master', 15, start),
+           '%s: another took over' % what)
+        ok(gw.until_log('has another master: ' + FORGOTTEN, 10, start),
+           '%s: which may have forgotten some' % what)
+        ok(until(lambda: gw.post('/pay/ok', what + '-then').status == 201, 5,
+                 0.1), '%s: then it works' % what)
+        gw.stop()
+
+
 def test_cluster(up):
     cluster = Cluster(masters=3, replicas=1)
     gw = Gateway(up, workers=2,
@@ -354,6 +388,7 @@ def main():
     up = Ledger()
     for test in sys.argv[1:] or ('test_odd', 'test_login', 'test_succession',
                                  'test_successor_without_counter',
+                                 'test_silent_master',
                                  'test_cluster'):
         globals()[test](up)
     finish()

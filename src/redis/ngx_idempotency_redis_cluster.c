@@ -55,6 +55,9 @@ static void ngx_idempotency_redis_cluster_lost(
     ngx_idempotency_redis_node_t *node);
 static void ngx_idempotency_redis_cluster_soon(ngx_idempotency_redis_t *redis);
 static void ngx_idempotency_redis_cluster_timer(ngx_event_t *ev);
+static ngx_int_t ngx_idempotency_redis_cluster_ask(
+    ngx_idempotency_redis_cluster_t *cluster,
+    ngx_idempotency_redis_node_t *node);
 static void ngx_idempotency_redis_cluster_slots(
     ngx_idempotency_redis_cmd_t *cmd, ngx_idempotency_redis_reply_t *reply);
 static void ngx_idempotency_redis_cluster_let_go(
@@ -461,11 +464,7 @@ ngx_idempotency_redis_cluster_timer(ngx_event_t *ev)
 
     node = ngx_idempotency_redis_cluster_any(redis);
 
-    if (node && ngx_idempotency_redis_node_send(node, &cluster->cmd)
-                == NGX_AGAIN)
-    {
-        cluster->asked = node;
-        cluster->asking = 1;
+    if (node && ngx_idempotency_redis_cluster_ask(cluster, node) == NGX_OK) {
         return;
     }
 
@@ -477,12 +476,28 @@ ngx_idempotency_redis_cluster_timer(ngx_event_t *ev)
 }
 
 
+static ngx_int_t
+ngx_idempotency_redis_cluster_ask(ngx_idempotency_redis_cluster_t *cluster,
+    ngx_idempotency_redis_node_t *node)
+{
+    if (ngx_idempotency_redis_node_send(node, &cluster->cmd) != NGX_AGAIN) {
+        return NGX_ERROR;
+    }
+
+    cluster->asked = node;
+    cluster->asking = 1;
+
+    return NGX_OK;
+}
+
+
 static void
 ngx_idempotency_redis_cluster_slots(ngx_idempotency_redis_cmd_t *cmd,
     ngx_idempotency_redis_reply_t *reply)
 {
     ngx_int_t                         rc;
     ngx_str_t                         text;
+    ngx_idempotency_redis_node_t     *node;
     ngx_idempotency_redis_cluster_t  *cluster;
 
     cluster = cmd->data;
@@ -491,6 +506,14 @@ ngx_idempotency_redis_cluster_slots(ngx_idempotency_redis_cmd_t *cmd,
     rc = NGX_DECLINED;
 
     if (reply) {
+        node = ngx_idempotency_redis_map_doubtful(cluster->asked, reply);
+
+        if (node && ngx_idempotency_redis_cluster_ask(cluster, node)
+                    == NGX_OK)
+        {
+            return;
+        }
+
         rc = ngx_idempotency_redis_map_read(&cluster->map, cluster->asked,
                                             reply);
 
@@ -514,7 +537,8 @@ ngx_idempotency_redis_cluster_slots(ngx_idempotency_redis_cmd_t *cmd,
     }
 
     ngx_add_timer(&cluster->timer,
-                  (rc != NGX_OK || cluster->again)
+                  (rc != NGX_OK || cluster->again
+                   || ngx_idempotency_redis_map_is_doubtful(cluster->redis))
                   ? NGX_IDEMPOTENCY_REDIS_HURRY
                   : NGX_IDEMPOTENCY_REDIS_REFRESH);
 }

@@ -34,6 +34,8 @@ static ngx_int_t ngx_idempotency_redis_map_member(
     ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_names(ngx_idempotency_redis_node_t *from,
     ngx_idempotency_redis_reply_t *more, ngx_idempotency_redis_range_t *range);
+static ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_predecessor(
+    ngx_idempotency_redis_t *redis, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_succession(
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_range_t *range);
 static void ngx_idempotency_redis_map_replicas(
@@ -103,6 +105,11 @@ ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
         }
 
         node->master = 1;
+
+        if (node != from) {
+            node->questioned = 0;
+        }
+
         ngx_idempotency_redis_node_alias(node, &range.alias);
         ngx_idempotency_redis_map_replicas(node, element);
 
@@ -333,21 +340,71 @@ ngx_idempotency_redis_map_find(ngx_idempotency_redis_t *redis,
 }
 
 
-/* a node that was a replica and is a master now has taken over */
+ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_map_doubtful(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_reply_t *reply)
+{
+    ngx_uint_t                      i, n;
+    ngx_idempotency_redis_node_t   *node;
+    ngx_idempotency_redis_range_t   range;
+    ngx_idempotency_redis_reply_t  *element;
 
-static void
-ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
+    n = ngx_idempotency_redis_reply_elements(reply);
+
+    for (i = 0; i < n; i++) {
+        element = ngx_idempotency_redis_reply_element(reply, i);
+
+        if (ngx_idempotency_redis_map_range(from, element, &range) != NGX_OK) {
+            return NULL;
+        }
+
+        node = ngx_idempotency_redis_map_predecessor(from->redis, &range);
+
+        if (node && node != from && !node->missed && !node->questioned
+            && ngx_idempotency_redis_node_is_up(node))
+        {
+            node->questioned = 1;
+            return node;
+        }
+    }
+
+    return NULL;
+}
+
+
+ngx_uint_t
+ngx_idempotency_redis_map_is_doubtful(ngx_idempotency_redis_t *redis)
+{
+    ngx_queue_t                   *q;
+    ngx_idempotency_redis_node_t  *node;
+
+    for (q = ngx_queue_head(&redis->nodes);
+         q != ngx_queue_sentinel(&redis->nodes);
+         q = ngx_queue_next(q))
+    {
+        node = ngx_queue_data(q, ngx_idempotency_redis_node_t, queue);
+
+        if (node->questioned) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* the master whose replica has these slots now, or NULL */
+
+static ngx_idempotency_redis_node_t *
+ngx_idempotency_redis_map_predecessor(ngx_idempotency_redis_t *redis,
     ngx_idempotency_redis_range_t *range)
 {
     ngx_uint_t                     i;
     ngx_queue_t                   *q;
-    ngx_idempotency_redis_t       *redis;
-    ngx_idempotency_redis_node_t  *node, *next;
-
-    redis = from->redis;
+    ngx_idempotency_redis_node_t  *node;
 
     if (range->id.len != NGX_IDEMPOTENCY_REDIS_ID || range->host.len == 0) {
-        return;
+        return NULL;
     }
 
     for (q = ngx_queue_head(&redis->nodes);
@@ -360,37 +417,61 @@ ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
 
             if (ngx_memcmp(node->replicas[i], range->id.data,
                            NGX_IDEMPOTENCY_REDIS_ID)
-                != 0)
+                == 0)
             {
-                continue;
+                return node;
             }
-
-            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                          "idempotency store \"%V\" has a new master "
-                          "\"%V:%ui\" after \"%V\"", &redis->name,
-                          &range->host, (ngx_uint_t) range->port,
-                          &node->peer.name);
-
-            /*
-             * A master that was connected all the time has handed over all
-             * data; one that was lost may be back as a replica.
-             */
-
-            next = ngx_idempotency_redis_map_node(redis, range);
-
-            if (next) {
-                next->peer.hint = (node->missed
-                              || !ngx_idempotency_redis_node_is_up(node))
-                             ? NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER
-                             : NGX_IDEMPOTENCY_REDIS_HINT_HANDED_OVER;
-
-                ngx_idempotency_redis_node_log_out(next, 1);
-            }
-
-            /* the other ranges of this node would report it again */
-
-            node->nreplicas = 0;
         }
+    }
+
+    return NULL;
+}
+
+
+/*
+ * A node that was a replica and is a master now has taken over.  A master that
+ * was connected all the time and has the successor in its own map has handed
+ * over all data.  One that was lost may be back as a replica, and an open
+ * connection does not show that a master is still there.
+ */
+
+static void
+ngx_idempotency_redis_map_succession(ngx_idempotency_redis_node_t *from,
+    ngx_idempotency_redis_range_t *range)
+{
+    ngx_idempotency_redis_t       *redis;
+    ngx_idempotency_redis_node_t  *node, *next;
+
+    redis = from->redis;
+
+    for ( ;; ) {
+        node = ngx_idempotency_redis_map_predecessor(redis, range);
+
+        if (node == NULL) {
+            return;
+        }
+
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "idempotency store \"%V\" has a new master "
+                      "\"%V:%ui\" after \"%V\"", &redis->name,
+                      &range->host, (ngx_uint_t) range->port,
+                      &node->peer.name);
+
+        next = ngx_idempotency_redis_map_node(redis, range);
+
+        if (next) {
+            next->peer.hint = (node == from && !node->missed
+                               && ngx_idempotency_redis_node_is_up(node))
+                              ? NGX_IDEMPOTENCY_REDIS_HINT_HANDED_OVER
+                              : NGX_IDEMPOTENCY_REDIS_HINT_TAKEN_OVER;
+
+            ngx_idempotency_redis_node_log_out(next, 1);
+        }
+
+        /* the other ranges of this node would report it again */
+
+        node->nreplicas = 0;
+        node->questioned = 0;
     }
 }
 

@@ -42,6 +42,18 @@ ngx_int_t ngx_idempotency_redis_seeds_dial(
 ngx_int_t ngx_idempotency_redis_map_read(ngx_idempotency_redis_map_t *map,
     ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply);
 
+/*
+ * A master that has a successor in this reply of another node, and seems to be
+ * connected.  Only its own map shows whether it has handed over or is lost.
+ * Each is returned once; NULL if there is none.
+ */
+ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_doubtful(
+    ngx_idempotency_redis_node_t *from, ngx_idempotency_redis_reply_t *reply);
+
+/* 1: a master was returned by map_doubtful(), and no map has settled it. */
+ngx_uint_t ngx_idempotency_redis_map_is_doubtful(
+    ngx_idempotency_redis_t *redis);
+
 /* The node there; NULL if there is none. */
 ngx_idempotency_redis_node_t *ngx_idempotency_redis_map_find(
     ngx_idempotency_redis_t *redis, ngx_str_t *host, in_port_t port);

@@ -117,6 +117,10 @@ struct ngx_idempotency_redis_node_s {
 
     unsigned                            missed:1;
 
+    /* another node's map has its successor: it was asked for its own map */
+
+    unsigned                            questioned:1;
+
     unsigned                            pinged:1;    /* and not answered */
     unsigned                            unsharded:1; /* has no SSUBSCRIBE */
     unsigned                            denied:1;    /* has refused SUBSCRIBE */
