@@ -17,6 +17,7 @@
 #   make test-redis the tests of Redis with another server binary (REDIS=)
 #   make test-sqlite  all test files on SQLite (FILES=)
 #   make test-valgrind  some test files under valgrind (FILES=)
+#   make test-clients  HTTP clients and SDKs from Debian and npm, with faults
 #   make test-all   all of these, in their long forms
 #   make fuzz       fuzzes every parser, 10 million inputs each (RUNS=), or
 #                   FUZZ_TIME= seconds each; then nginx with hostile clients
@@ -27,6 +28,7 @@
 #   make coverage   which lines the test files run, in build/coverage
 #
 #   make chaos      fault campaigns; writes docs/evidence.md (CAMPAIGNS=)
+#   make clients    as make test-clients; writes docs/clients.md
 #   make bench      performance; writes docs/performance.md (QUICK=, ROUNDS=)
 #   make sizing     memory per record; writes tables of docs/operations.md
 #   make screenshots  the pictures of the statistics page in docs/
@@ -48,8 +50,8 @@ UNITS     := $(patsubst t/unit/%.c,$(BUILD)/unit/%,$(wildcard t/unit/*.c))
 SOURCES   := config config.make $(shell find src t/module -type f)
 
 .PHONY: all help debug clang run test lint unit model install bench clean \
-        chaos coverage deb deps fuzz fuzz-short screenshots sizing test-all \
-        test-asan test-deb test-redis test-sqlite test-valgrind
+        chaos clients coverage deb deps fuzz fuzz-short screenshots sizing \
+        test-all test-asan test-clients test-deb test-redis test-sqlite test-valgrind
 
 all: $(BUILD)/$(MODULE)
 
@@ -121,6 +123,20 @@ test-sqlite: all debug
 	@t/tools/npm
 	@TEST_NGINX_BINARY=$(NGINX) t/tools/run --sqlite $(FILES)
 
+# Clients as people have them, and the programs of docs/client-guide.md.  What
+# cannot be had is reported as not run.  Three minutes, most of them waiting.
+CLIENT_PACKAGES := default-jdk-headless golang-go \
+                   golang-github-hashicorp-go-retryablehttp-dev \
+                   python3-requests python3-urllib3
+
+test-clients clients: all debug
+	@t/tools/install curl openssl procps python3 redis-server
+	@for package in $(CLIENT_PACKAGES); do t/tools/install $$package; done; true
+	@t/tools/npm clients
+	@TEST_NGINX_BINARY=$(NGINX) python3 -B t/clients \
+	    $(if $(filter clients,$@),--write) \
+	    $(if $(CLIENTS),--only="$(CLIENTS)")
+
 # Longer forms of the campaigns, and the same once more with sanitizers.
 test-all: export KILLS := 200
 test-all: export FAULTS := 100
@@ -128,7 +144,7 @@ test-all: export MOVES := 20
 test-all: export FAILOVERS := 40
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
-test-all: test test-sqlite test-deb model fuzz-short test-asan
+test-all: test test-clients test-sqlite test-deb model fuzz-short test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev

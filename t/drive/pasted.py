@@ -59,9 +59,12 @@ class Block:
 
 def blocks(page):
     """The indented blocks of a page; where one is a configuration and then
-    something else, they are two."""
+    something else, they are two.  Programs between ``` are run by
+    t/clients/guide.py."""
     with open(TOP + '/' + page) as f:
-        lines = f.read().split('\n')
+        text = re.sub(r'^```.*?^```$', lambda m: '\n' * m.group().count('\n'),
+                      f.read(), flags=re.M | re.S)
+    lines = text.split('\n')
     found, heading, i = [], None, 0
     while i < len(lines):
         if lines[i].startswith('#'):
