@@ -33,6 +33,11 @@ gw = Gateway(up, http='idempotency_lease %ds;' % LEASE, locations='''
         client_body_in_file_only clean;
         proxy_pass http://up;
     }
+    location /message/ {
+        idempotency main;
+        idempotency_profile jsonrpc;
+        proxy_pass http://up;
+    }
     location /pass/ {
         idempotency main;
         idempotency_store_error pass;
@@ -82,6 +87,8 @@ PATHS = {
     'an answer with a header': ('/ok?h=X-Accel-Idempotency:final;%20ttl=900'
                                 '&h=Link:a&h=Cache-Control:b', None),
     'a body in a file': ('/file/ok', None),
+    'a message of JSON-RPC': ('/message/ok', None),
+    'a replay of JSON-RPC': ('/message/ok', 'same'),
     'a release': ('/status/503', None),
     'nobody answers': ('/reset', None),
     'a cut answer': ('/cut/10', None),
@@ -111,7 +118,9 @@ def one(name, path, before, n):
     """The n-th allocation fails; whether there was one."""
     ready()
     key = '%s-%d' % (name.replace(' ', '-'), n)
-    body = b'b' * 3000 if path.startswith('/file') else b'x'
+    body = (b'b' * 3000 if path.startswith('/file')
+            else b'{"id":1,"params":{"_meta":{"idempotencyKey":"%s"}}}'
+            % key.encode() if path.startswith('/message') else b'x')
     first = None
     if before in ('same', 'other'):
         first = gw.post(path, key, body)
@@ -148,7 +157,8 @@ class Case:
 def test(name):
     path, before = PATHS[name]
     # a location that has never proxied may be one that answers by itself
-    gw.post(path, 'w-%d' % next(numbers), b'b' * 3000)
+    gw.post(path, 'w-%d' % next(numbers),
+            b'{}' if path.startswith('/message') else b'b' * 3000)
     cases, n = [], rng.randrange(EVERY) + 1
     while True:
         failed, case = one(name, path, before, n)
