@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from gateway import Gateway, free_port
+from gateway import Gateway, alarms, free_port
 from proxy import Proxy
 from redis_process import Redis
 from workload import MAX_RESPONSE
@@ -84,10 +84,7 @@ class Nginx(Gateway):
 
     def alarms(self, expected):
         """What nobody wants to read in a log."""
-        return [line for line in self.log().splitlines()
-                if re.search(r'\[(alert|crit|emerg)\]|Sanitizer|'
-                             r'runtime error', line)
-                and not any(e in line for e in expected)]
+        return alarms(self.log(), expected)
 
 
 class Rig:

@@ -15,13 +15,11 @@ import signal
 import subprocess
 import time
 
-from gateway import NGINX, free_port
+from gateway import NGINX, alarms, free_port
 from .clients import send
 from .grammar import TIMEOUT
 
 APART = 0.03              # seconds between the first clients of each
-
-ALARM = re.compile(r'\[(alert|crit|emerg)\]|Sanitizer|runtime error')
 
 MAIN = '''
 %(load)s
@@ -183,8 +181,7 @@ class Nginx:
             return ''
 
     def alarms(self):
-        return [line for line in self.log().splitlines()
-                if ALARM.search(line)]
+        return alarms(self.log())
 
 
 class Case:
