@@ -26,12 +26,12 @@ In every field of the tables below
   `outcome_unknown` where the upstream never gave one.
 
 Without the module the same clients execute payments twice: the column "twice
-without" counts in how many of %(mutants)d faults (%(bare)s).
-If that is zero for a client that retries when an answer is lost, the run has
+without" counts in how many of %(mutants)d faults
+(%(bare)s). If that is zero for a client that retries when an answer is lost, the run has
 failed: it could not have found anything.
 
-%(date)s with nginx %(nginx)s, %(system)s; the last change of `src/` is
-%(commit)s. From npm come the newest versions that Debian 12's Node 18 can run.
+%(date)s with nginx %(nginx)s, %(system)s; the last change of
+`src/` is %(commit)s. From npm come the newest versions that Debian 12's Node 18 can run.
 
 ## Faults
 
