@@ -77,8 +77,8 @@ if programs:
         check(rig, guide_cells, 'guide: ' + p.title, must_answer=True)
     rig.stop()
 
-# each fault has met somebody: else it was none
-for fault in faults:
+# each fault has been met: else it was none
+for fault in faults if not args.only else []:
     seen = [c for c in cells + guide_cells if c.fault is fault]
     ok(fault.name in ('none', '500') or any(len(c.requests) > 1 for c in seen),
        fault.name + ': made clients come again')
