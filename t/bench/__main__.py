@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rig  # noqa: E402
 import compare  # noqa: E402
+import durable  # noqa: E402
 import growth  # noqa: E402
 import pause  # noqa: E402
 import rows  # noqa: E402
@@ -34,8 +35,8 @@ from instructions import instructions  # noqa: E402
 from page import Page, machine  # noqa: E402
 from servers import Node  # noqa: E402
 
-PARTS = ['compare', 'pause', 'waiting', 'operations', 'records', 'bodies',
-         'connections', 'instructions']
+PARTS = ['compare', 'pause', 'waiting', 'operations', 'records', 'workers',
+         'file', 'bodies', 'connections', 'instructions']
 
 
 def arguments():
@@ -110,6 +111,11 @@ def main():
         missed += miss
     if 'waiting' in parts:
         page.write('waiting', waiting.report(bench, 5 if args.quick else 51))
+    for name in ('workers', 'file'):
+        if name in parts:
+            text, miss = getattr(durable, name)(bench, args, few + 1)
+            page.write(name, text)
+            missed += miss
     if 'operations' in parts:
         page.write('operations', zone.operations(bench, args.records))
     for name in ('records', 'bodies', 'connections'):

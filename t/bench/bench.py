@@ -25,6 +25,7 @@ class Bench:
         self.cases = cases
         self.args = args
         self.before = ()            # a command that runs the gateways
+        self.workers = 1            # of each gateway
         self.answers = servers.answers(args.sizes)
         self.redis = servers.RedisServer()
         self.sets = {}              # Sentinel, Cluster

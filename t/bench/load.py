@@ -94,13 +94,13 @@ def wrk(port, size, seconds, prefix, keys=0, connections=32):
     return Result(requests, us / 1e6, p50 / 1000, p99 / 1000)
 
 
-def until_ready(port):
+def until_ready(port, key='ready', pause=0.1):
     """A gateway that answers may still be on its way to Redis."""
     for _ in range(300):
         with Client(port) as client:
-            if client.post('ready')[0] == 201:
+            if client.post(key)[0] == 201:
                 return
-        time.sleep(0.1)
+        time.sleep(pause)
     sys.exit('no answer but errors on port %d' % port)
 
 

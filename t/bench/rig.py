@@ -60,14 +60,14 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_for(port, process, name, seconds=30):
+def wait_for(port, process, name, seconds=30, pause=0.05):
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         try:
             socket.create_connection(('127.0.0.1', port), 1).close()
             return
         except OSError:
-            time.sleep(0.05)
+            time.sleep(pause)
     sys.exit('%s does not start, see %s' % (name, WORK))
 
 
@@ -89,14 +89,14 @@ class Nginx:
     """One instance: a master and a worker, or one process for valgrind."""
 
     def __init__(self, name, http, modules=(), cores=SERVER_CORES,
-                 before=()):
+                 before=(), workers=1):
         self.name = name
         self.prefix = os.path.join(WORK, name)
         self.before = list(before)
         shutil.rmtree(self.prefix, ignore_errors=True)
         os.makedirs(os.path.join(self.prefix, 'logs'))
 
-        main = ['daemon off;', 'worker_processes 1;',
+        main = ['daemon off;', 'worker_processes %d;' % workers,
                 'pid %s/nginx.pid;' % self.prefix,
                 'error_log %s/error.log warn;' % self.prefix]
         if os.geteuid() == 0:
@@ -124,14 +124,14 @@ class Nginx:
                     '    keepalive_timeout 3600s;\n'
                     '%s\n%s\n}\n' % ('\n'.join(main), temp, http))
 
-    def start(self, port):
+    def start(self, port, pause=0.05):
         self.process = subprocess.Popen(
             self.before + [NGINX, '-p', self.prefix, '-c', self.conf,
                            '-e', self.prefix + '/error.log'],
             stdin=subprocess.DEVNULL, preexec_fn=on_other_cores)
         atexit.register(self.stop)
         self.port = port
-        wait_for(port, self.process, self.name)
+        wait_for(port, self.process, self.name, pause=pause)
         return self
 
     def stop(self):

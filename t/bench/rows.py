@@ -189,7 +189,10 @@ def gateway(bench, case, back, location, http='', modules=(), server=''):
     port = rig.free_port()
     return rig.Nginx(case.slug, GATEWAY % {
         'back': back.port, 'port': port, 'http': http, 'location': location,
-        'server': server}, modules, before=bench.before).start(port)
+        'server': server}, modules, before=bench.before,
+        workers=bench.workers,
+        cores=rig.CORES if bench.workers > 1 else rig.SERVER_CORES
+    ).start(port)
 
 
 def upstream(bench, case):
