@@ -84,6 +84,15 @@ typedef struct {
 } ngx_http_idempotency_location_t;
 
 
+/* a location with "idempotency_policy"; "uri" is empty if it has none */
+
+typedef struct {
+    ngx_http_core_srv_conf_t          *cscf;
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_str_t                          uri;
+} ngx_http_idempotency_page_t;
+
+
 /* names that lead to a value in a body */
 
 typedef struct {
@@ -118,6 +127,8 @@ typedef struct {
     ngx_array_t                        locations;  /* that are counted */
     ngx_array_t                        lookups;    /* of operators */
     ngx_array_t                        admins;     /* the same, all of them */
+    ngx_array_t                        pages;      /* for clients */
+    ngx_uint_t                         cancel;     /* some lookup has it */
     ngx_array_t                        places;     /* of "idempotency" */
                                            /* ngx_http_idempotency_place_t * */
     ngx_idempotency_counts_t          *counts;     /* NULL: no stats */
@@ -166,6 +177,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_uint_t                         admin;          /* of a lookup */
     ngx_uint_t                         cancel;
     ngx_uint_t                         stats;          /* its handler */
+    ngx_uint_t                         policy;         /* the same */
     ngx_uint_t                         warned;
     ngx_uint_t                         location;       /* its number */
     ngx_uint_t                         profile;

@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency.h"
 #include "ngx_http_idempotency_conf.h"
+#include "ngx_http_idempotency_contract.h"
 #include "ngx_http_idempotency_phases.h"
 #include "ngx_http_idempotency_lookup.h"
 #include "ngx_http_idempotency_merge.h"
@@ -280,6 +281,13 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       0,
       NULL },
 
+    { ngx_string("idempotency_policy"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_idempotency_contract,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
 #if (NGX_HTTP_IDEMPOTENCY_DEBUG)
 
     { ngx_string("idempotency_exercise"),
@@ -390,7 +398,9 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 
     ngx_http_idempotency_warn(cf, imcf);
 
-    if (ngx_http_idempotency_stats_init(cf, imcf) != NGX_OK) {
+    if (ngx_http_idempotency_stats_init(cf, imcf) != NGX_OK
+        || ngx_http_idempotency_contract_init(cf, imcf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -1650,3 +1650,21 @@ idempotency_replayed_header off;
 idempotency_replayed_header X-Replayed;
 --- error_log
 "idempotency_replayed_header" directive is duplicate
+
+
+
+=== TEST 161: two policies in a location
+--- wrong
+idempotency_policy;
+idempotency_policy;
+--- error_log
+"idempotency_policy" directive is duplicate
+
+
+
+=== TEST 162: a policy and statistics in a location
+--- wrong
+idempotency_stats;
+idempotency_policy;
+--- error_log
+"idempotency_policy" directive is in a location that has another handler

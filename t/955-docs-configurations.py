@@ -85,6 +85,8 @@ REQUESTS = {
                          b'"mutation($input: P!) { pay(input: $input)'
                          b' { id } }"}', None),
         ((BEARER, JSON), b'{"query":"{ orders }"}', None)),
+    'Publish the contract': (
+        ((AUTH,), b'x', 'k1'), ((AUTH,), b'x', 'k1'), ((AUTH,), b'x', 'k2')),
     'Sealing': (
         ((AUTH,), b'x', 'k1'), ((AUTH,), b'x', 'k1'), ((AUTH,), b'x', 'k2')),
 }

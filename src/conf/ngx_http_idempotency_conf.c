@@ -17,7 +17,7 @@ static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
     ngx_conf_t *cf, ngx_str_t *text);
 
 
-static ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[] = {
+ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[] = {
     { ngx_string("GET"), NGX_HTTP_GET },
     { ngx_string("HEAD"), NGX_HTTP_HEAD },
     { ngx_string("POST"), NGX_HTTP_POST },

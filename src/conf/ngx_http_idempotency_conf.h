@@ -32,6 +32,9 @@ extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_profile;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_sequence;
 extern ngx_http_idempotency_conf_slot_t  ngx_http_idempotency_conf_log_level;
 
+/* all methods that can be protected, and an empty name */
+extern ngx_conf_bitmask_t  ngx_http_idempotency_conf_method_names[];
+
 
 /*
  * Handlers for the command table.  Each returns NGX_CONF_OK, or a sentence

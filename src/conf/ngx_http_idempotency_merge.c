@@ -150,6 +150,9 @@ ngx_http_idempotency_create_main_conf(ngx_conf_t *cf)
         || ngx_array_init(&imcf->lookups, cf->pool, 1,
                           sizeof(ngx_http_idempotency_location_t))
            != NGX_OK
+        || ngx_array_init(&imcf->pages, cf->pool, 1,
+                          sizeof(ngx_http_idempotency_page_t))
+           != NGX_OK
         || ngx_array_init(&imcf->admins, cf->pool, 1,
                           sizeof(ngx_http_idempotency_location_t))
            != NGX_OK
@@ -188,6 +191,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->admin = 0;
      *     conf->cancel = 0;
      *     conf->stats = 0;
+     *     conf->policy = 0;
      *     conf->warned = 0;
      *     conf->key = NULL;
      *     conf->key_header = { 0, NULL };
@@ -290,6 +294,7 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (conf->endpoint) {
         conf->dry_run = 0;
+        imcf->cancel |= conf->cancel;
 
         if (conf->admin
             && !clcf->noname
@@ -300,6 +305,13 @@ ngx_http_idempotency_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         }
 
         return ngx_http_idempotency_check_endpoint(cf, conf);
+    }
+
+    if (conf->policy) {
+
+        /* it must be there for clients that have no key yet */
+
+        conf->store = NULL;
     }
 
     if (conf->store == NULL) {

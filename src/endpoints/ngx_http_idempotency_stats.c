@@ -19,24 +19,9 @@
 #define NGX_HTTP_IDEMPOTENCY_PAGE_HERE    "@NONCE@"
 
 
-typedef void (*ngx_http_idempotency_stats_pt)(
-    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
-
-
-typedef struct {
-    ngx_str_t                          name;     /* of "format=" */
-    ngx_str_t                          accept;
-    ngx_str_t                          type;
-    ngx_http_idempotency_stats_pt      write;
-} ngx_http_idempotency_stats_format_t;
-
-
 static ngx_int_t ngx_http_idempotency_stats_handler(ngx_http_request_t *r);
-static ngx_http_idempotency_stats_format_t *ngx_http_idempotency_stats_format(
-    ngx_http_request_t *r);
-static ngx_str_t *ngx_http_idempotency_stats_accept(ngx_http_request_t *r);
-static void ngx_http_idempotency_stats_page(
-    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_page(void *data,
+    ngx_http_idempotency_text_t *text);
 static ngx_int_t ngx_http_idempotency_stats_page_policy(ngx_http_request_t *r,
     u_char *nonce);
 static void ngx_http_idempotency_stats_check(ngx_event_t *ev);
@@ -44,11 +29,12 @@ static void ngx_http_idempotency_stats_check(ngx_event_t *ev);
 
 /* the first one is the default */
 
-static ngx_http_idempotency_stats_format_t
+static ngx_http_idempotency_text_format_t
     ngx_http_idempotency_stats_formats[] =
 {
     { ngx_string("json"), ngx_string("application/json"),
-      ngx_string("application/json"), ngx_http_idempotency_stats_json },
+      ngx_string("application/json"),
+      ngx_http_idempotency_stats_json },
 
     { ngx_string("prometheus"), ngx_string("text/plain"),
       ngx_string("text/plain; version=0.0.4; charset=utf-8"),
@@ -214,9 +200,10 @@ ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf)
 /* The page, made of page/; its script asks for the counts as JSON. */
 
 static void
-ngx_http_idempotency_stats_page(ngx_http_idempotency_stats_t *stats,
-    ngx_http_idempotency_text_t *text)
+ngx_http_idempotency_stats_page(void *data, ngx_http_idempotency_text_t *text)
 {
+    ngx_http_idempotency_stats_t *stats = data;
+
     u_char      *p;
     const char  *from, *here;
     u_char       random[NGX_HTTP_IDEMPOTENCY_PAGE_NONCE];
@@ -336,10 +323,10 @@ ngx_http_idempotency_stats_stop(ngx_http_idempotency_main_conf_t *imcf)
 static ngx_int_t
 ngx_http_idempotency_stats_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                             rc;
-    ngx_http_idempotency_text_t           text;
-    ngx_http_idempotency_stats_t          stats;
-    ngx_http_idempotency_stats_format_t  *format;
+    ngx_int_t                            rc;
+    ngx_http_idempotency_text_t          text;
+    ngx_http_idempotency_stats_t         stats;
+    ngx_http_idempotency_text_format_t  *format;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
@@ -350,7 +337,8 @@ ngx_http_idempotency_stats_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    format = ngx_http_idempotency_stats_format(r);
+    format = ngx_http_idempotency_text_format(r,
+                                         ngx_http_idempotency_stats_formats);
 
     if (format == NULL) {
         return NGX_HTTP_BAD_REQUEST;
@@ -366,75 +354,4 @@ ngx_http_idempotency_stats_handler(ngx_http_request_t *r)
 
     return ngx_http_idempotency_text_send(r, &text, NGX_HTTP_OK,
                                           &format->type);
-}
-
-
-/* by "?format=", or else by the first type in Accept that is known */
-
-static ngx_http_idempotency_stats_format_t *
-ngx_http_idempotency_stats_format(ngx_http_request_t *r)
-{
-    u_char                               *p, *first;
-    ngx_str_t                             value, *accept;
-    ngx_http_idempotency_stats_format_t  *format, *found;
-
-    format = ngx_http_idempotency_stats_formats;
-
-    if (ngx_http_arg(r, (u_char *) "format", 6, &value) == NGX_OK) {
-
-        for ( /* void */ ; format->name.len; format++) {
-            if (value.len == format->name.len
-                && ngx_strncmp(value.data, format->name.data, value.len) == 0)
-            {
-                return format;
-            }
-        }
-
-        return NULL;
-    }
-
-    accept = ngx_http_idempotency_stats_accept(r);
-    if (accept == NULL) {
-        return format;
-    }
-
-    found = format;
-    first = NULL;
-
-    for ( /* void */ ; format->name.len; format++) {
-        p = ngx_strlcasestrn(accept->data, accept->data + accept->len,
-                             format->accept.data, format->accept.len - 1);
-
-        if (p && (first == NULL || p < first)) {
-            first = p;
-            found = format;
-        }
-    }
-
-    return found;
-}
-
-
-/* only some builds of nginx have r->headers_in.accept */
-
-static ngx_str_t *
-ngx_http_idempotency_stats_accept(ngx_http_request_t *r)
-{
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    static ngx_str_t  name = ngx_string("Accept");
-
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-            if (ngx_http_idempotency_header_is(&h[i].key, &name)) {
-                return &h[i].value;
-            }
-        }
-    }
-
-    return NULL;
 }

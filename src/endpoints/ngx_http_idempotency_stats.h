@@ -75,10 +75,10 @@ ngx_int_t ngx_http_idempotency_stats_collect(ngx_http_request_t *r,
     ngx_http_idempotency_stats_t *stats);
 
 /* Write them; text->failed is set when memory is short. */
-void ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
+void ngx_http_idempotency_stats_json(void *data,
     ngx_http_idempotency_text_t *text);
-void ngx_http_idempotency_stats_prometheus(
-    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+void ngx_http_idempotency_stats_prometheus(void *data,
+    ngx_http_idempotency_text_t *text);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_STATS_H_INCLUDED_ */

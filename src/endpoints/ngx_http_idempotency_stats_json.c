@@ -27,9 +27,10 @@ static void ngx_http_idempotency_stats_json_latency(
 
 
 void
-ngx_http_idempotency_stats_json(ngx_http_idempotency_stats_t *stats,
-    ngx_http_idempotency_text_t *text)
+ngx_http_idempotency_stats_json(void *data, ngx_http_idempotency_text_t *text)
 {
+    ngx_http_idempotency_stats_t *stats = data;
+
     ngx_uint_t  i;
 
     ngx_http_idempotency_text_add(text, "{\"time\":%T,\"locations\":[",

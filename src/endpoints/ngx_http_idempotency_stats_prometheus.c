@@ -166,9 +166,11 @@ static ngx_http_idempotency_stats_value_t
 
 
 void
-ngx_http_idempotency_stats_prometheus(ngx_http_idempotency_stats_t *stats,
+ngx_http_idempotency_stats_prometheus(void *data,
     ngx_http_idempotency_text_t *text)
 {
+    ngx_http_idempotency_stats_t *stats = data;
+
     ngx_http_idempotency_stats_requests(stats, text, 0);
     ngx_http_idempotency_stats_requests(stats, text, 1);
     ngx_http_idempotency_stats_latencies(stats, text);

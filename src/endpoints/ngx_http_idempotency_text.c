@@ -12,8 +12,79 @@
 #define NGX_HTTP_IDEMPOTENCY_TEXT_PIECE   1024
 
 
+static ngx_str_t *ngx_http_idempotency_text_accept(ngx_http_request_t *r);
 static u_char *ngx_http_idempotency_text_room(
     ngx_http_idempotency_text_t *text, size_t size);
+
+
+ngx_http_idempotency_text_format_t *
+ngx_http_idempotency_text_format(ngx_http_request_t *r,
+    ngx_http_idempotency_text_format_t *formats)
+{
+    u_char                              *p, *first;
+    ngx_str_t                            value, *accept;
+    ngx_http_idempotency_text_format_t  *format, *found;
+
+    format = formats;
+
+    if (ngx_http_arg(r, (u_char *) "format", 6, &value) == NGX_OK) {
+
+        for ( /* void */ ; format->name.len; format++) {
+            if (value.len == format->name.len
+                && ngx_strncmp(value.data, format->name.data, value.len) == 0)
+            {
+                return format;
+            }
+        }
+
+        return NULL;
+    }
+
+    accept = ngx_http_idempotency_text_accept(r);
+    if (accept == NULL) {
+        return format;
+    }
+
+    found = format;
+    first = NULL;
+
+    for ( /* void */ ; format->name.len; format++) {
+        p = ngx_strlcasestrn(accept->data, accept->data + accept->len,
+                             format->accept.data, format->accept.len - 1);
+
+        if (p && (first == NULL || p < first)) {
+            first = p;
+            found = format;
+        }
+    }
+
+    return found;
+}
+
+
+/* only some builds of nginx have r->headers_in.accept */
+
+static ngx_str_t *
+ngx_http_idempotency_text_accept(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    static ngx_str_t  name = ngx_string("Accept");
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (ngx_http_idempotency_header_is(&h[i].key, &name)) {
+                return &h[i].value;
+            }
+        }
+    }
+
+    return NULL;
+}
 
 
 void
@@ -106,6 +177,69 @@ ngx_http_idempotency_text_json(ngx_http_idempotency_text_t *text,
 }
 
 
+void
+ngx_http_idempotency_text_html(ngx_http_idempotency_text_t *text,
+    ngx_str_t *value)
+{
+    u_char    *p, *src, *from, *last;
+    uint32_t   c;
+
+    p = ngx_http_idempotency_text_room(text, value->len
+                                             * (sizeof("&quot;") - 1));
+    if (p == NULL) {
+        return;
+    }
+
+    src = value->data;
+    last = src + value->len;
+
+    while (src < last) {
+        from = src;
+        c = (*src < 0x80) ? *src++ : ngx_utf8_decode(&src, last - src);
+
+        if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
+            src = from + 1;
+            c = 0;
+        }
+
+        switch (c) {
+
+        case '&':
+            p = ngx_cpymem(p, "&amp;", sizeof("&amp;") - 1);
+            break;
+
+        case '<':
+            p = ngx_cpymem(p, "&lt;", sizeof("&lt;") - 1);
+            break;
+
+        case '>':
+            p = ngx_cpymem(p, "&gt;", sizeof("&gt;") - 1);
+            break;
+
+        case '"':
+            p = ngx_cpymem(p, "&quot;", sizeof("&quot;") - 1);
+            break;
+
+        case '\'':
+            p = ngx_cpymem(p, "&#39;", sizeof("&#39;") - 1);
+            break;
+
+        default:
+
+            if (c < 0x20 || c == 0x7f) {
+                *p++ = '?';
+
+            } else {
+                p = ngx_cpymem(p, from, src - from);
+            }
+        }
+    }
+
+    text->len += p - text->buf->last;
+    text->buf->last = p;
+}
+
+
 static u_char *
 ngx_http_idempotency_text_room(ngx_http_idempotency_text_t *text, size_t size)
 {
@@ -142,6 +276,18 @@ ngx_int_t
 ngx_http_idempotency_text_send(ngx_http_request_t *r,
     ngx_http_idempotency_text_t *text, ngx_uint_t status, ngx_str_t *type)
 {
+    if (ngx_http_idempotency_header_no_store(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_idempotency_text_output(r, text, status, type);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_text_output(ngx_http_request_t *r,
+    ngx_http_idempotency_text_t *text, ngx_uint_t status, ngx_str_t *type)
+{
     ngx_int_t  rc;
 
     if (text->failed || text->buf == NULL) {
@@ -156,10 +302,6 @@ ngx_http_idempotency_text_send(ngx_http_request_t *r,
     r->headers_out.content_type = *type;
     r->headers_out.content_type_len = type->len;
     r->headers_out.content_type_lowcase = NULL;
-
-    if (ngx_http_idempotency_header_no_store(r) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
 
     rc = ngx_http_send_header(r);
 

@@ -21,6 +21,25 @@ typedef struct {
 } ngx_http_idempotency_text_t;
 
 
+/* a format that a location can answer in */
+
+typedef struct {
+    ngx_str_t                          name;     /* of "format=" */
+    ngx_str_t                          accept;
+    ngx_str_t                          type;
+    void                             (*write)(void *data,
+                                         ngx_http_idempotency_text_t *text);
+} ngx_http_idempotency_text_format_t;
+
+
+/*
+ * The format that a request asks for, by "?format=" or else by the first type
+ * in Accept that is known; the first one if it asks for none.  NULL: the
+ * argument names none of them.
+ */
+ngx_http_idempotency_text_format_t *ngx_http_idempotency_text_format(
+    ngx_http_request_t *r, ngx_http_idempotency_text_format_t *formats);
+
 void ngx_http_idempotency_text_init(ngx_http_idempotency_text_t *text,
     ngx_pool_t *pool);
 
@@ -39,8 +58,17 @@ void ngx_http_idempotency_text_bytes(ngx_http_idempotency_text_t *text,
 void ngx_http_idempotency_text_json(ngx_http_idempotency_text_t *text,
     ngx_str_t *value);
 
-/* sends it; returns as a content handler */
+/* a string as text of HTML or between the quotes of an attribute */
+void ngx_http_idempotency_text_html(ngx_http_idempotency_text_t *text,
+    ngx_str_t *value);
+
+/*
+ * sends it; returns as a content handler.  "send" forbids caches to keep it,
+ * "output" leaves that to its caller.
+ */
 ngx_int_t ngx_http_idempotency_text_send(ngx_http_request_t *r,
+    ngx_http_idempotency_text_t *text, ngx_uint_t status, ngx_str_t *type);
+ngx_int_t ngx_http_idempotency_text_output(ngx_http_request_t *r,
     ngx_http_idempotency_text_t *text, ngx_uint_t status, ngx_str_t *type);
 
 

@@ -460,12 +460,23 @@ ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_verdict_e verdict,
     ngx_http_idempotency_problem_t *problem)
 {
+    ngx_http_idempotency_problem_of(ctx->conf, verdict,
+                                    ctx->request->headers_out.status,
+                                    problem);
+}
+
+
+void
+ngx_http_idempotency_problem_of(ngx_http_idempotency_loc_conf_t *conf,
+    ngx_http_idempotency_verdict_e verdict, ngx_uint_t status,
+    ngx_http_idempotency_problem_t *problem)
+{
     ngx_http_idempotency_phrase_t  *phrase;
 
     *problem = ngx_http_idempotency_problems[verdict
                                           - NGX_HTTP_IDEMPOTENCY_KEY_MISSING];
 
-    phrase = ngx_http_idempotency_problem_phrase(ctx->conf->profile, verdict);
+    phrase = ngx_http_idempotency_problem_phrase(conf->profile, verdict);
 
     if (phrase->line.len) {
         problem->line = phrase->line;
@@ -479,18 +490,17 @@ ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
 
     case NGX_HTTP_IDEMPOTENCY_RUNNING:
 
-        if (ctx->conf->in_progress != NGX_HTTP_CONFLICT) {
+        if (conf->in_progress != NGX_HTTP_CONFLICT) {
             problem->line = ngx_http_idempotency_problem_running[
-                        ctx->conf->in_progress == NGX_HTTP_SERVICE_UNAVAILABLE];
+                        conf->in_progress == NGX_HTTP_SERVICE_UNAVAILABLE];
         }
 
         break;
 
     case NGX_HTTP_IDEMPOTENCY_NOT_SENT:
     case NGX_HTTP_IDEMPOTENCY_ANSWER_LOST:
-        problem->line = ngx_http_idempotency_problem_own[
-                                            ctx->request->headers_out.status
-                                            - NGX_HTTP_BAD_GATEWAY];
+        problem->line = ngx_http_idempotency_problem_own[status
+                                                  - NGX_HTTP_BAD_GATEWAY];
         break;
 
     default:
@@ -538,11 +548,35 @@ ngx_http_idempotency_problem_kind(ngx_http_idempotency_ctx_t *ctx,
 }
 
 
-/* the page that describes the codes, or an empty string */
+/*
+ * That of idempotency_describedby, or the policy of this server, which has no
+ * codes of lookups and tokens.
+ */
 
 ngx_str_t *
 ngx_http_idempotency_problem_page(ngx_http_idempotency_ctx_t *ctx)
 {
+    ngx_uint_t                         i;
+    ngx_http_core_srv_conf_t          *cscf;
+    ngx_http_idempotency_page_t       *page;
+    ngx_http_idempotency_main_conf_t  *imcf;
+
+    if (ctx->conf->describedby.len || ctx->conf->endpoint) {
+        return &ctx->conf->describedby;
+    }
+
+    imcf = ngx_http_get_module_main_conf(ctx->request,
+                                         ngx_http_idempotency_module);
+    cscf = ngx_http_get_module_srv_conf(ctx->request, ngx_http_core_module);
+
+    page = imcf->pages.elts;
+
+    for (i = 0; i < imcf->pages.nelts; i++) {
+        if (page[i].cscf == cscf && page[i].uri.len) {
+            return &page[i].uri;
+        }
+    }
+
     return &ctx->conf->describedby;
 }
 

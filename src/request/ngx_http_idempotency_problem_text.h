@@ -30,6 +30,14 @@ void ngx_http_idempotency_problem_find(ngx_http_idempotency_ctx_t *ctx,
     ngx_http_idempotency_problem_t *problem);
 
 /*
+ * The same without a request; "status" is that of an error of nginx's own, for
+ * the verdicts that are about one.
+ */
+void ngx_http_idempotency_problem_of(ngx_http_idempotency_loc_conf_t *conf,
+    ngx_http_idempotency_verdict_e verdict, ngx_uint_t status,
+    ngx_http_idempotency_problem_t *problem);
+
+/*
  * What the profile has besides: the type or the number of the error, or the
  * value of Repeatability-Result, or an empty string.
  */
