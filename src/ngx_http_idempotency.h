@@ -36,6 +36,10 @@
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY  1
 #define NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE  2
 
+#define NGX_HTTP_IDEMPOTENCY_SUSPECT_OFF     0
+#define NGX_HTTP_IDEMPOTENCY_SUSPECT_REPORT  1
+#define NGX_HTTP_IDEMPOTENCY_SUSPECT_REJECT  2
+
 /* the index of a table, see merge.c */
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_IETF    0
 #define NGX_HTTP_IDEMPOTENCY_PROFILE_STRIPE  1
@@ -214,6 +218,10 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_str_t                          probe;          /* URI */
     ngx_http_idempotency_place_t      *probe_place;
     ngx_uint_t                         store_error;
+    ngx_uint_t                         suspect;
+    time_t                             suspect_window;
+    ngx_array_t                       *suspect_allow;  /* or NULL */
+                                           /* ngx_http_complex_value_t */
     ngx_msec_t                         lease;
     time_t                             ttl;
     time_t                             tombstone;
@@ -447,6 +455,24 @@ typedef struct {
 } ngx_http_idempotency_probe_t;
 
 
+/*
+ * The look for a request that was the same under another key, see suspect.c.
+ * "op" is set from the claim until both have replied, "refused" while the
+ * claim is given back.
+ */
+
+typedef struct {
+    ngx_idempotency_op_t              *op;
+    ngx_uint_t                         refused;    /* verdict, or 0 */
+    u_char                             digest[NGX_IDEMPOTENCY_DIGEST_LEN];
+    unsigned                           asked_again:1;
+    unsigned                           passes:1;   /* it is not refused */
+    unsigned                           looked:1;   /* the store has replied */
+    unsigned                           suspected:1;
+    unsigned                           last:1;     /* this is the last one */
+} ngx_http_idempotency_suspect_t;
+
+
 /* waiting for the first request with the key, see wait.c */
 
 typedef enum {
@@ -543,6 +569,7 @@ struct ngx_http_idempotency_ctx_s {
     time_t                             created;
     ngx_idempotency_held_t             held;
 
+    ngx_http_idempotency_suspect_t    *suspect;    /* NULL: not looked for */
     ngx_http_idempotency_wait_t        wait;
     ngx_http_idempotency_probe_t       probe;
     ngx_http_idempotency_upstream_t    upstream;

@@ -176,6 +176,20 @@ static ngx_command_t  ngx_http_idempotency_commands[] = {
       offsetof(ngx_http_idempotency_loc_conf_t, store_error),
       &ngx_http_idempotency_conf_store_error },
 
+    { ngx_string("idempotency_suspect"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE12,
+      ngx_http_idempotency_conf_suspect,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("idempotency_suspect_allow"),
+      NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_set_predicate_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_idempotency_loc_conf_t, suspect_allow),
+      NULL },
+
     { ngx_string("idempotency_lease"),
       NGX_HTTP_IDEMPOTENCY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_http_idempotency_conf_slot,

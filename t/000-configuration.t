@@ -1668,3 +1668,96 @@ idempotency_stats;
 idempotency_policy;
 --- error_log
 "idempotency_policy" directive is in a location that has another handler
+
+
+
+=== TEST 163: suspects of another kind
+--- wrong
+idempotency_suspect on;
+--- error_log
+invalid value "on" in "idempotency_suspect", it must be "off", "report" or "reject"
+
+
+
+=== TEST 164: suspects with a window that is none
+--- wrong
+idempotency_suspect reject window=soon;
+--- error_log
+invalid parameter "window=soon" in "idempotency_suspect", it takes a time, as in "window=2m"
+
+
+
+=== TEST 165: suspects with an empty window
+--- wrong
+idempotency_suspect report window=;
+--- error_log
+invalid parameter "window=" in "idempotency_suspect"
+
+
+
+=== TEST 166: suspects with another parameter
+--- wrong
+idempotency_suspect report for=2m;
+--- error_log
+invalid parameter "for=2m" in "idempotency_suspect"
+
+
+
+=== TEST 167: suspects twice
+--- wrong
+idempotency_suspect report;
+idempotency_suspect off;
+--- error_log
+"idempotency_suspect" directive is duplicate
+
+
+
+=== TEST 168: suspects without a fingerprint
+--- wrong
+idempotency_suspect report;
+idempotency_fingerprint off;
+--- error_log
+"idempotency_suspect" is on in location "/pay" where "idempotency_fingerprint" is off
+
+
+
+=== TEST 169: suspects of a sequence
+--- wrong
+idempotency_suspect report;
+idempotency_sequence increasing;
+--- error_log
+"idempotency_suspect" and "idempotency_sequence" are both on in location "/pay"
+
+
+
+=== TEST 170: a window longer than the ttl
+--- wrong
+idempotency_suspect report;
+idempotency_ttl 1m tombstone=59s;
+--- error_log
+"idempotency_suspect" has "window=120s" in location "/pay", and "idempotency_ttl" keeps requests for 119 seconds only
+
+
+
+=== TEST 171: suspects are inherited, and may be switched off
+--- http_config
+idempotency_store main shm:4m;
+idempotency_source $remote_addr;
+idempotency_suspect reject window=1m;
+idempotency_suspect_allow $arg_a $arg_b;
+--- config
+location /pay {
+    idempotency main;
+    idempotency_ttl 1m;
+    proxy_pass http://127.0.0.1:1;
+}
+location /off {
+    idempotency main;
+    idempotency_suspect off;
+    idempotency_ttl 1s;
+    idempotency_fingerprint off;
+    proxy_pass http://127.0.0.1:1;
+}
+location /t { return 200; }
+--- request
+GET /t

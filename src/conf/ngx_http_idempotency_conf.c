@@ -11,6 +11,10 @@
 #include "ngx_idempotency_sqlite.h"
 
 
+/* seconds */
+#define NGX_HTTP_IDEMPOTENCY_SUSPECT_WINDOW  120
+
+
 static ngx_int_t ngx_http_idempotency_conf_from(ngx_conf_t *cf,
     ngx_idempotency_store_t *store);
 static ngx_http_complex_value_t *ngx_http_idempotency_conf_compile(
@@ -77,6 +81,14 @@ static ngx_str_t  ngx_http_idempotency_conf_taken[] = {
     ngx_string("WWW-Authenticate"),
     ngx_string("X-Accel-Idempotency"),
     ngx_null_string
+};
+
+
+static ngx_conf_enum_t  ngx_http_idempotency_conf_suspects[] = {
+    { ngx_string("off"), NGX_HTTP_IDEMPOTENCY_SUSPECT_OFF },
+    { ngx_string("report"), NGX_HTTP_IDEMPOTENCY_SUSPECT_REPORT },
+    { ngx_string("reject"), NGX_HTTP_IDEMPOTENCY_SUSPECT_REJECT },
+    { ngx_null_string, 0 }
 };
 
 
@@ -468,6 +480,66 @@ ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
                        &value[1]);
 
     return NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_idempotency_conf_suspect(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_idempotency_loc_conf_t *ilcf = conf;
+
+    ngx_str_t        *value, s;
+    ngx_conf_enum_t  *e;
+
+    if (ilcf->suspect != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    for (e = ngx_http_idempotency_conf_suspects; e->name.len; e++) {
+        if (ngx_strcmp(value[1].data, e->name.data) == 0) {
+            ilcf->suspect = e->value;
+            break;
+        }
+    }
+
+    if (e->name.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"idempotency_suspect\", "
+                           "it must be \"off\", \"report\" or \"reject\"",
+                           &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    ilcf->suspect_window = NGX_HTTP_IDEMPOTENCY_SUSPECT_WINDOW;
+
+    if (cf->args->nelts == 2) {
+        return NGX_CONF_OK;
+    }
+
+    s.len = 0;
+
+    if (ngx_strncmp(value[2].data, "window=", 7) == 0) {
+        s.data = value[2].data + 7;
+        s.len = value[2].len - 7;
+    }
+
+    ilcf->suspect_window = s.len ? ngx_parse_time(&s, 1)
+                                 : (time_t) NGX_ERROR;
+
+    if (ilcf->suspect_window == (time_t) NGX_ERROR
+        || ilcf->suspect_window > NGX_MAX_INT32_VALUE)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" in "
+                           "\"idempotency_suspect\", it takes a time, as in "
+                           "\"window=2m\"", &value[2]);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
 }
 
 

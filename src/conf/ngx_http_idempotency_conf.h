@@ -61,6 +61,8 @@ char *ngx_http_idempotency_conf_in_progress(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 char *ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_idempotency_conf_suspect(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 char *ngx_http_idempotency_conf_ttl(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_idempotency_conf_statuses(ngx_conf_t *cf, ngx_command_t *cmd,

@@ -67,6 +67,8 @@ static ngx_int_t ngx_http_idempotency_merge_location(ngx_conf_t *cf,
     ngx_array_t *locations, ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_suspect(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_size(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 
@@ -208,6 +210,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->include = NULL;
      *     conf->exclude = NULL;
      *     conf->in_progress = 0;
+     *     conf->suspect_window = 0;
      *     conf->probe = { 0, NULL };
      *     conf->probe_place = NULL;
      *     conf->replayed_header = { 0, NULL };
@@ -231,6 +234,8 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
     conf->wait = NGX_CONF_UNSET_MSEC;
     conf->unknown = NGX_CONF_UNSET_UINT;
     conf->store_error = NGX_CONF_UNSET_UINT;
+    conf->suspect = NGX_CONF_UNSET_UINT;
+    conf->suspect_allow = NGX_CONF_UNSET_PTR;
     conf->lease = NGX_CONF_UNSET_MSEC;
     conf->tombstone = NGX_CONF_UNSET;
     conf->max_response = NGX_CONF_UNSET_SIZE;
@@ -585,6 +590,15 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
 
     ngx_conf_merge_uint_value(conf->store_error, prev->store_error,
                               NGX_HTTP_IDEMPOTENCY_STORE_ERROR_REJECT);
+
+    if (conf->suspect == NGX_CONF_UNSET_UINT) {
+        conf->suspect = prev->suspect;
+        conf->suspect_window = prev->suspect_window;
+    }
+
+    ngx_conf_init_uint_value(conf->suspect, NGX_HTTP_IDEMPOTENCY_SUSPECT_OFF);
+    ngx_conf_merge_ptr_value(conf->suspect_allow, prev->suspect_allow, NULL);
+
     ngx_conf_merge_msec_value(conf->lease, prev->lease, 30000);
     ngx_conf_merge_sec_value(conf->tombstone, prev->tombstone, 0);
     ngx_conf_merge_size_value(conf->max_response, prev->max_response,
@@ -712,11 +726,58 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_http_idempotency_check_size(cf, conf) != NGX_CONF_OK) {
+    if (ngx_http_idempotency_check_suspect(cf, conf) != NGX_CONF_OK
+        || ngx_http_idempotency_check_size(cf, conf) != NGX_CONF_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
     return ngx_http_idempotency_upstream_check(cf, clcf, conf->methods);
+}
+
+
+static char *
+ngx_http_idempotency_check_suspect(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (conf->suspect == NGX_HTTP_IDEMPOTENCY_SUSPECT_OFF) {
+        return NGX_CONF_OK;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (conf->fingerprint == NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency_suspect\" is on in location \"%V\" where "
+                      "\"idempotency_fingerprint\" is off: without it no two "
+                      "requests are the same, switch one of them", &clcf->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->sequence) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency_suspect\" and \"idempotency_sequence\" "
+                      "are both on in location \"%V\": a number tells a retry "
+                      "from the next request, switch one of them off",
+                      &clcf->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->suspect_window > conf->ttl + conf->tombstone) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"idempotency_suspect\" has \"window=%Ts\" in location "
+                      "\"%V\", and \"idempotency_ttl\" keeps requests for "
+                      "%T seconds only: make the window shorter or the ttl "
+                      "longer", conf->suspect_window, &clcf->name,
+                      conf->ttl + conf->tombstone);
+        return NGX_CONF_ERROR;
+    }
+
+    conf->store->suspects = 1;
+
+    return NGX_CONF_OK;
 }
 
 

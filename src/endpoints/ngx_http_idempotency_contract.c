@@ -463,6 +463,9 @@ ngx_http_idempotency_contract_applies(ngx_http_idempotency_loc_conf_t *conf,
     case NGX_HTTP_IDEMPOTENCY_NUMBER_OUT_OF_ORDER:
         return conf->sequence != 0;
 
+    case NGX_HTTP_IDEMPOTENCY_SUSPECTED:
+        return conf->suspect == NGX_HTTP_IDEMPOTENCY_SUSPECT_REJECT;
+
     default:
         return 1;
     }

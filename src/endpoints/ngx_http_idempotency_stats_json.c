@@ -159,9 +159,11 @@ ngx_http_idempotency_stats_json_store(
 
     ngx_http_idempotency_text_add(text,
         "},\"in_flight\":%A,\"leases\":%A,\"waiting\":%A,"
-        "\"abandoned\":%uA,",
+        "\"abandoned\":%uA,\"suspects\":{\"passed\":%uA,"
+        "\"rejected\":%uA},",
         store->now.in_flight, store->now.leases, store->now.waiting,
-        counts->abandoned);
+        counts->abandoned, counts->suspects_passed,
+        counts->suspects_rejected);
 
     ngx_http_idempotency_stats_json_unknown(store, unknowns, text);
 

@@ -86,6 +86,16 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
       ngx_http_idempotency_stats_at(counts.unknown) },
 
+    { "suspects_passed_total", "counter",
+      "Requests that were the same under another key, and passed.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(counts.suspects_passed) },
+
+    { "suspects_rejected_total", "counter",
+      "Requests that were the same under another key, and were refused.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(counts.suspects_rejected) },
+
     { "old_store_answers_total", "counter",
       "Claims that only the store of from= could answer.",
       NGX_HTTP_IDEMPOTENCY_STATS_FROM,

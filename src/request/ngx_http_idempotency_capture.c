@@ -14,6 +14,7 @@
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_repeatability.h"
 #include "ngx_http_idempotency_replay.h"
+#include "ngx_http_idempotency_suspect.h"
 #include "ngx_http_idempotency_upstream.h"
 
 
@@ -426,6 +427,7 @@ static ngx_int_t
 ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type)
 {
+    ngx_int_t              rc;
     ngx_idempotency_op_t  *op;
 
     ctx->capture.state = NGX_HTTP_IDEMPOTENCY_CAPTURE_STORE;
@@ -445,7 +447,13 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
 
     ngx_http_idempotency_failpoint(ctx, "before_complete");
 
-    if (ngx_idempotency_op_submit(op) != NGX_AGAIN) {
+    rc = ngx_idempotency_op_submit(op);
+
+    if (ctx->suspect) {
+        ngx_http_idempotency_suspect_settle(ctx, type);
+    }
+
+    if (rc != NGX_AGAIN) {
         return ngx_http_idempotency_capture_open(r, ctx);
     }
 

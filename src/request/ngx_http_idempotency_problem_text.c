@@ -164,6 +164,14 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
                  "with the number that is expected, or with a higher "
                  "epoch.") },
 
+    { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_REJECTED,
+      ngx_string("suspected_duplicate"), ngx_string("never"), ngx_null_string,
+      ngx_string("Request is a duplicate under another key"),
+      ngx_string("The same request came under another idempotency key. That "
+                 "one is running, was executed a short time ago, or may have "
+                 "been; this one was not executed. A retry needs the key of "
+                 "the first request.") },
+
     /* nginx's own errors: the status is that of the error */
 
     { ngx_null_string, NGX_HTTP_IDEMPOTENCY_OFF,
@@ -297,6 +305,9 @@ static ngx_http_idempotency_phrase_t  ngx_http_idempotency_problem_by_stripe[] =
       ngx_string("idempotency_error"), ngx_null_string },
 
     { NGX_HTTP_IDEMPOTENCY_KEY_CANCELLED, ngx_null_string,
+      ngx_string("idempotency_error"), ngx_null_string },
+
+    { NGX_HTTP_IDEMPOTENCY_SUSPECTED, ngx_null_string,
       ngx_string("idempotency_error"), ngx_null_string },
 
     { NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE, ngx_null_string,

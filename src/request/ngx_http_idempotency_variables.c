@@ -17,6 +17,8 @@ static ngx_int_t ngx_http_idempotency_variable_number(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_store_time(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_suspect(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_upstream_key(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_uri(ngx_http_request_t *r,
@@ -62,6 +64,10 @@ static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
 
     { ngx_string("idempotency_store_time"), NULL,
       ngx_http_idempotency_variable_store_time,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_suspect"), NULL,
+      ngx_http_idempotency_variable_suspect,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("idempotency_upstream_key"), NULL,
@@ -200,6 +206,25 @@ ngx_http_idempotency_variable_store_time(ngx_http_request_t *r,
                        ctx->store_time % 1000);
 
     return ngx_http_idempotency_variable_set(v, p, last - p);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_variable_suspect(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_get_ctx(r->main);
+
+    if (ctx == NULL || ctx->suspect == NULL || !ctx->suspect->looked) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    return ngx_http_idempotency_variable_set(v,
+                              (u_char *) (ctx->suspect->suspected ? "1" : "0"),
+                              1);
 }
 
 

@@ -79,6 +79,8 @@ typedef struct {
     ngx_atomic_t                    cached;      /* claims from the cache */
     ngx_atomic_t                    old_answers; /* claims that only the store
                                                     of "from=" has answered */
+    ngx_atomic_t                    suspects_passed;
+    ngx_atomic_t                    suspects_rejected;
     ngx_atomic_t                    losses;      /* of data, detected */
     ngx_atomic_t                    unacked;     /* too few replicas */
     ngx_atomic_t                    retries;     /* in background */

@@ -40,7 +40,8 @@
  *            the old store, and if that agrees in the new one.
  * fetch      As a claim would see it: the new store's record if it is done,
  *            else that of the old store if there is one.
- * list       The new store only.
+ * list, suspect
+ *            The new store only.
  *
  * Records are not copied.  An old one is served by the old store until it
  * expires there: its ttl, its tombstone and its answer remain what they are.
@@ -116,7 +117,7 @@ ngx_idempotency_from_submit(ngx_idempotency_op_t *op)
 {
     ngx_idempotency_from_t  *from;
 
-    if (op->part || op->type == NGX_IDEMPOTENCY_LIST) {
+    if (op->part || op->type >= NGX_IDEMPOTENCY_LIST) {
         return op->store->direct(op);
     }
 

@@ -5,7 +5,8 @@
  *
  *     0 version, 1 state, 2 kept, 4 status (2), 6 how the fingerprint was
  *     made (2), 8 owner (16),
- *     24 fingerprint (32), 56 fence (8), 64 end of the lease (8),
+ *     24 fingerprint (32), 56 fence (8), 64 end of the lease, or when it was
+ *     done (8),
  *     72 end of the ttl (8), 80 created (8), 88 attempts (4), 92 keep (4),
  *     96 tombstone (4), 100 length of the head (4), of the body (4),
  *     108 end of the issue (8), 116 head and body
@@ -92,6 +93,10 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
         if (until <= now) {
             record->state = NGX_IDEMPOTENCY_TOMBSTONE;
             until += tombstone;
+        }
+
+        if (lease < now) {
+            record->done_for = (ngx_msec_t) (now - lease);
         }
 
         break;

@@ -108,6 +108,9 @@ typedef struct {
     ngx_uint_t               attempts;         /* claims granted so far */
     ngx_uint_t               status;           /* of the answer, 0: none */
     ngx_msec_t               lease_left;       /* of owner or prober */
+    ngx_msec_t               done_for;         /* done or a tombstone: so long;
+                                                  less, if an older version
+                                                  has written the record */
     time_t                   ttl_left;         /* seconds to the next move */
     uint64_t                 ttl_msec;         /* the same, not rounded up */
     ngx_str_t                head;             /* encoded answer head */

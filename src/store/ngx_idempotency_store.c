@@ -36,7 +36,7 @@ static void ngx_idempotency_store_checked(ngx_idempotency_op_t *op);
 
 const char  *ngx_idempotency_ops[] = {
     "claim", "complete", "release", "mark_unknown", "probe", "renew", "issue",
-    "fetch", "resolve", "purge", "cancel", "list"
+    "fetch", "resolve", "purge", "cancel", "list", "suspect", "suspect_keep"
 };
 
 
@@ -385,6 +385,8 @@ ngx_idempotency_op_note(ngx_idempotency_op_t *op)
     case NGX_IDEMPOTENCY_ISSUE:
     case NGX_IDEMPOTENCY_PROBE:
     case NGX_IDEMPOTENCY_LIST:
+    case NGX_IDEMPOTENCY_SUSPECT:
+    case NGX_IDEMPOTENCY_SUSPECT_KEEP:
         return;
 
     default:

@@ -129,7 +129,26 @@ typedef enum {
      * Goes through some of the records, from op->list->cursor on, and shows
      * those of one state.  OK, or REFUSED when it cannot begin there.
      */
-    NGX_IDEMPOTENCY_LIST
+    NGX_IDEMPOTENCY_LIST,
+
+    /*
+     * Has another key asked for the same?  op->suspect is the digest of
+     * source, scope and fingerprint, and the claim of op->id was submitted
+     * before.  EXISTS: a request with another key is executing or unknown, or
+     * is done since less than op->window.  op->record is its record, with the
+     * digest in place of the fingerprint; its state is none if its claim may
+     * be on its way.  GRANTED: none has, and from now on this is the last
+     * request of that digest, for op->ttl.  REFUSED: the key is not, or not
+     * yet known to be, claimed by op->id.owner, and nothing was changed: if
+     * the claim is granted, to be asked again with SUSPECT_CLAIMED.
+     */
+    NGX_IDEMPOTENCY_SUSPECT,
+
+    /*
+     * If op->id.owner is that of the last request of op->suspect, that is
+     * remembered for op->ttl from now on, 0: not at all.  OK or REFUSED.
+     */
+    NGX_IDEMPOTENCY_SUSPECT_KEEP
 } ngx_idempotency_op_e;
 
 
@@ -179,6 +198,11 @@ typedef enum {
 
 /* complete, release, mark_unknown: notify waiters of other gateways */
 #define NGX_IDEMPOTENCY_TELL             0x20
+
+/* suspect: it is executed in any case; the last request is this one, then */
+#define NGX_IDEMPOTENCY_SUSPECT_PASSES   0x40
+/* suspect: its claim was granted */
+#define NGX_IDEMPOTENCY_SUSPECT_CLAIMED  0x80
 
 
 /* what the head of an answer may take besides store.largest, bytes */
@@ -267,6 +291,8 @@ struct ngx_idempotency_op_s {
     time_t                          tombstone;
     ngx_array_t                    *leases;       /* renew */
     ngx_idempotency_list_t         *list;
+    u_char                         *suspect;      /* digest */
+    time_t                          window;       /* suspect */
 
     /* the answer to keep; read during submit only */
 
@@ -358,6 +384,7 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_unknowns_t     *unknowns;     /* NULL: not noted */
     ngx_idempotency_health_t       *health;       /* NULL: not noted */
     ngx_msec_t                      lease;        /* the longest it is for */
+    ngx_uint_t                      suspects;     /* are looked for */
     size_t                          largest;      /* body it takes, 0: any */
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;

@@ -633,6 +633,7 @@ ngx_idempotency_transition_done(ngx_idempotency_transition_t *t)
     stored->state = NGX_IDEMPOTENCY_DONE;
     stored->kept = op->keep;
     stored->status = (uint16_t) op->status;
+    stored->lease = t->now;
     stored->until = t->now + 1000 * (uint64_t)
                     ngx_idempotency_transition_seconds(op->ttl);
     stored->tombstone = ngx_idempotency_transition_seconds(op->tombstone);
@@ -715,6 +716,71 @@ ngx_idempotency_transition_time(ngx_idempotency_stored_t *stored,
 }
 
 
+ngx_uint_t
+ngx_idempotency_transition_suspects(const ngx_idempotency_op_t *op,
+    const ngx_idempotency_record_t *record, ngx_uint_t released, uint64_t age)
+{
+    switch (record->state) {
+
+    case NGX_IDEMPOTENCY_EXECUTING:
+    case NGX_IDEMPOTENCY_UNKNOWN:
+        return 1;
+
+    case NGX_IDEMPOTENCY_DONE:
+    case NGX_IDEMPOTENCY_TOMBSTONE:
+        return !ngx_idempotency_record_is_cancelled(record)
+               && record->done_for < (ngx_msec_t) op->window * 1000;
+
+    default: /* NONE, ISSUED */
+        return !released && age < op->lease;
+    }
+}
+
+
+ngx_uint_t
+ngx_idempotency_transition_suspect(const ngx_idempotency_op_t *op,
+    const ngx_idempotency_last_t *last, const ngx_idempotency_stored_t *other,
+    uint64_t now, ngx_idempotency_result_e *result,
+    ngx_idempotency_record_t *record)
+{
+    ngx_uint_t  released;
+
+    *result = NGX_IDEMPOTENCY_GRANTED;
+
+    ngx_memzero(record, sizeof(ngx_idempotency_record_t));
+
+    if (last == NULL
+        || ngx_memcmp(last->record, op->id.digest, NGX_IDEMPOTENCY_DIGEST_LEN)
+           == 0)
+    {
+        return 1;
+    }
+
+    ngx_idempotency_transition_show(other, now, record);
+
+    released = other->exists
+               && ngx_memcmp(other->owner, last->owner,
+                             NGX_IDEMPOTENCY_OWNER_LEN)
+                  == 0;
+
+    if (!ngx_idempotency_transition_suspects(op, record, released,
+                                             now > last->made
+                                             ? now - last->made : 0))
+    {
+        ngx_memzero(record, sizeof(ngx_idempotency_record_t));
+        return 1;
+    }
+
+    *result = NGX_IDEMPOTENCY_EXISTS;
+    ngx_memcpy(record->fingerprint, last->record, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    /* one that is not settled stays the last one: it does not age */
+
+    return (op->flags & NGX_IDEMPOTENCY_SUSPECT_PASSES)
+           && record->state >= NGX_IDEMPOTENCY_DONE;
+}
+
+
 void
 ngx_idempotency_transition_show(const ngx_idempotency_stored_t *stored,
     uint64_t now, ngx_idempotency_record_t *record)
@@ -754,6 +820,11 @@ ngx_idempotency_transition_show(const ngx_idempotency_stored_t *stored,
     case NGX_IDEMPOTENCY_TOMBSTONE:
         record->status = stored->status;
         record->kept = stored->kept;
+
+        if (stored->lease < now) {
+            record->done_for = (ngx_msec_t) (now - stored->lease);
+        }
+
         break;
 
     default:

@@ -31,7 +31,8 @@ typedef struct {
     u_char                    owner[NGX_IDEMPOTENCY_OWNER_LEN];
     u_char                    fingerprint[NGX_IDEMPOTENCY_FINGERPRINT_LEN];
     uint64_t                  fence;
-    uint64_t                  lease;       /* its end; also that of a probe */
+    uint64_t                  lease;       /* its end; also that of a probe;
+                                              or when it was done */
     uint64_t                  until;
     uint64_t                  issued;      /* its end, 0: was not issued */
     time_t                    created;     /* wall clock, seconds */
@@ -55,6 +56,20 @@ typedef struct {
     uint64_t                  until;       /* is kept so long, msec */
     unsigned                  exists:1;
 } ngx_idempotency_mark_t;
+
+
+/*
+ * The last request with a source, scope and fingerprint, whatever its key.  It
+ * names a record, which says what became of that request: nothing has to be
+ * written here for that.
+ */
+
+typedef struct {
+    u_char                    record[NGX_IDEMPOTENCY_DIGEST_LEN];
+    u_char                    owner[NGX_IDEMPOTENCY_OWNER_LEN];
+    uint64_t                  made;        /* msec */
+    uint64_t                  until;       /* is kept so long, msec */
+} ngx_idempotency_last_t;
 
 
 typedef enum {
@@ -130,6 +145,27 @@ ngx_idempotency_transition_due(const ngx_idempotency_stored_t *stored)
         return stored->until;
     }
 }
+
+/*
+ * Is the request of a suspect operation one that "last" has made under another
+ * key?  "record" is that of last->record, "age" is that of "last" in msec.
+ * "released": the record names last->owner.  A record that is free and does not
+ * name it means that the claim of that owner is still on its way, where a store
+ * has no lock for both; if it does not arrive within a lease, it was lost.
+ */
+ngx_uint_t ngx_idempotency_transition_suspects(
+    const ngx_idempotency_op_t *op, const ngx_idempotency_record_t *record,
+    ngx_uint_t released, uint64_t age);
+
+/*
+ * The same in a store that has all records at hand: "other" is the one of
+ * last->record, and "last" is NULL if there is none.  Sets result and record
+ * of the operation, and returns whether its request is the last one now.
+ */
+ngx_uint_t ngx_idempotency_transition_suspect(const ngx_idempotency_op_t *op,
+    const ngx_idempotency_last_t *last, const ngx_idempotency_stored_t *other,
+    uint64_t now, ngx_idempotency_result_e *result,
+    ngx_idempotency_record_t *record);
 
 /*
  * The record as callers see it, without its answer; "record" is all zero

@@ -9,10 +9,11 @@
 #include "fuzz.h"
 #include "../../src/store/redis/ngx_idempotency_redis_op.c"
 #include "../../src/store/redis/ngx_idempotency_redis_command.c"
+#include "../../src/store/redis/ngx_idempotency_redis_suspect.c"
 
 
 static void fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
-    ngx_idempotency_redis_reply_t *reply);
+    ngx_uint_t looks, ngx_idempotency_redis_reply_t *reply);
 static void fuzz_land(void);
 static void fuzz_done(ngx_idempotency_op_t *op);
 
@@ -25,6 +26,7 @@ static ngx_uint_t                   fuzz_over;
 static ngx_idempotency_redis_shared_t  fuzz_shared;
 
 static u_char  fuzz_owner[] = "0123456789abcdef";
+static u_char  fuzz_suspect[NGX_IDEMPOTENCY_DIGEST_LEN];
 
 
 void
@@ -59,6 +61,7 @@ void
 fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
 {
     u_char                           first;
+    ngx_uint_t                       type;
     ngx_idempotency_redis_reply_t   *reply;
     ngx_idempotency_redis_reader_t  *reader;
 
@@ -75,8 +78,12 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
         == NGX_OK)
     {
         while (ngx_idempotency_redis_reader_next(reader, &reply) == NGX_OK) {
-            fuzz_reply((first & 0x7f) % (NGX_IDEMPOTENCY_CANCEL + 1),
-                       first & 0x80, reply);
+            /* anything but a list */
+
+            type = (first & 0x7f) % NGX_IDEMPOTENCY_SUSPECT_KEEP;
+
+            fuzz_reply(type < NGX_IDEMPOTENCY_LIST ? type : type + 1,
+                       first & 0x80, first & 0x40, reply);
             ngx_idempotency_redis_reply_free(reply);
         }
     }
@@ -113,7 +120,7 @@ fuzz_land(void)
 
 
 static void
-fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
+fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached, ngx_uint_t looks,
     ngx_idempotency_redis_reply_t *reply)
 {
     ngx_str_t                    value;
@@ -130,6 +137,8 @@ fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
 
     op->lease = 30000;
     op->ttl = 60;
+    op->suspect = fuzz_suspect;
+    op->window = 60;
     op->handler = fuzz_done;
     op->pending = 1;
     lease = NULL;
@@ -146,6 +155,13 @@ fuzz_reply(ngx_idempotency_op_e type, ngx_uint_t detached,
     if (lease) {
         pending = 1;
         op->own = &pending;
+    }
+
+    if (type == NGX_IDEMPOTENCY_SUSPECT && looks) {
+
+        /* the last request is known: the reply is its record */
+
+        fuzz_want(ngx_idempotency_redis_suspect_look(rop) == NGX_OK);
     }
 
     rop->cmd.sent = 1;

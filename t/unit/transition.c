@@ -362,6 +362,7 @@ test_want(ngx_idempotency_transition_t *t, test_state_e before, u_char what)
         s->status = NGX_IDEMPOTENCY_CANCELLED_STATUS;
         s->fence = NEW;
         s->created = TIME;
+        s->lease = NOW;
         s->until = NOW + TTL * 1000;
         s->tombstone = TOMB;
         return;
@@ -417,6 +418,7 @@ test_want(ngx_idempotency_transition_t *t, test_state_e before, u_char what)
         s->state = NGX_IDEMPOTENCY_DONE;
         s->kept = op->keep;
         s->status = 202;
+        s->lease = NOW;
         s->until = NOW + TTL * 1000;
         s->tombstone = TOMB;
         break;

@@ -292,6 +292,8 @@ function facts(store) {
     if (store.unacknowledged)
       list.push(['without replicas', store.unacknowledged, true]);
   }
+  const suspects = store.suspects.passed + store.suspects.rejected;
+  if (suspects) list.push(['suspects', suspects]);
   if (store.abandoned)
     list.push(['leases of the dead', store.abandoned, true]);
   for (const [name, n] of Object.entries(store.errors))

@@ -6,6 +6,7 @@
 
 #include "ngx_idempotency_redis_op.h"
 #include "ngx_idempotency_redis_scripts.h"
+#include "ngx_idempotency_redis_suspect.h"
 #include <openssl/evp.h>
 
 
@@ -35,6 +36,8 @@ static ngx_str_t  ngx_idempotency_redis_script_texts[] = {
     ngx_string(ngx_idempotency_redis_lua_purge),
     ngx_string(ngx_idempotency_redis_lua_cancel),
     ngx_string(ngx_idempotency_redis_lua_list),
+    ngx_string(ngx_idempotency_redis_lua_suspect),
+    ngx_string(ngx_idempotency_redis_lua_suspect_keep),
     ngx_string(ngx_idempotency_redis_lua_executed),
     ngx_string(ngx_idempotency_redis_lua_claim_number),
     ngx_string(ngx_idempotency_redis_lua_release_number)
@@ -136,11 +139,14 @@ ngx_idempotency_redis_op_create(ngx_idempotency_op_t *op,
         op->own = rop;
     }
 
-    if (op->type == NGX_IDEMPOTENCY_LIST) {
+    if (op->type < NGX_IDEMPOTENCY_LIST) {
+        rc = ngx_idempotency_redis_op_args(rop);
+
+    } else if (op->type == NGX_IDEMPOTENCY_LIST) {
         rc = ngx_idempotency_redis_list_args(rop);
 
     } else {
-        rc = ngx_idempotency_redis_op_args(rop);
+        rc = ngx_idempotency_redis_suspect_args(rop);
     }
 
     return rc == NGX_OK ? rop : NULL;

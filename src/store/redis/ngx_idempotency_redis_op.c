@@ -5,6 +5,7 @@
 
 
 #include "ngx_idempotency_redis_op.h"
+#include "ngx_idempotency_redis_suspect.h"
 #include "ngx_idempotency_redis_background.h"
 #include "ngx_idempotency_cache.h"
 
@@ -313,6 +314,16 @@ ngx_idempotency_redis_op_accepted(ngx_idempotency_redis_op_t *rop)
         return;
     }
 
+    if (rop->suspect
+        && ngx_idempotency_redis_suspect_next(rop) == NGX_AGAIN)
+    {
+        if (ngx_idempotency_redis_op_send(rop) != NGX_AGAIN) {
+            ngx_idempotency_redis_op_lost(rop);
+        }
+
+        return;
+    }
+
     rop->refusal = NGX_IDEMPOTENCY_REFUSAL_NONE;
 
     if (rop->cmd.refusal != NGX_IDEMPOTENCY_REDIS_REFUSAL_NONE) {
@@ -401,6 +412,10 @@ ngx_idempotency_redis_op_read(ngx_idempotency_redis_op_t *rop,
 
     if (op->type == NGX_IDEMPOTENCY_LIST) {
         return ngx_idempotency_redis_list_read(rop, &value, now);
+    }
+
+    if (rop->suspect) {
+        return ngx_idempotency_redis_suspect_read(rop, &value, now);
     }
 
     if (result == NGX_IDEMPOTENCY_OUT_OF_ORDER) {
@@ -564,7 +579,8 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
 
     if ((op->type == NGX_IDEMPOTENCY_CLAIM
          || op->type == NGX_IDEMPOTENCY_FETCH
-         || op->type == NGX_IDEMPOTENCY_CANCEL)
+         || op->type == NGX_IDEMPOTENCY_CANCEL
+         || op->type == NGX_IDEMPOTENCY_SUSPECT)
         && (ngx_msec_int_t) (rop->deadline - ngx_current_msec) > 0)
     {
         ngx_idempotency_redis_background_retry(rop);

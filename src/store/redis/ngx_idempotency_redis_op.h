@@ -33,6 +33,13 @@
     (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_LEN + 80)
 #define NGX_IDEMPOTENCY_REDIS_REPLY    (9 + NGX_IDEMPOTENCY_OWNER_LEN)
 
+/* where the argument has the flags of the operation */
+#define NGX_IDEMPOTENCY_REDIS_FLAGS                                           \
+    (NGX_IDEMPOTENCY_OWNER_LEN + NGX_IDEMPOTENCY_FINGERPRINT_SUM + 46)
+
+/* bytes of the last request with a source, scope and fingerprint */
+#define NGX_IDEMPOTENCY_REDIS_LAST        57
+
 /* the result of a script that cannot read what is stored */
 #define NGX_IDEMPOTENCY_REDIS_UNREADABLE  9
 
@@ -40,7 +47,7 @@
 /* the scripts: one for each ngx_idempotency_op_e, and these */
 
 typedef enum {
-    NGX_IDEMPOTENCY_REDIS_EXECUTED = NGX_IDEMPOTENCY_LIST + 1,
+    NGX_IDEMPOTENCY_REDIS_EXECUTED = NGX_IDEMPOTENCY_SUSPECT_KEEP + 1,
     NGX_IDEMPOTENCY_REDIS_CLAIM_NUMBER,
     NGX_IDEMPOTENCY_REDIS_RELEASE_NUMBER,
     NGX_IDEMPOTENCY_REDIS_SCRIPTS
@@ -112,6 +119,10 @@ typedef struct {
 } ngx_idempotency_redis_ctx_t;
 
 
+typedef struct ngx_idempotency_redis_suspect_s
+    ngx_idempotency_redis_suspect_t;
+
+
 /*
  * What the store keeps of an operation, or of one lease of a renewal, to send
  * it and to send it again.
@@ -128,7 +139,9 @@ typedef struct {
     ngx_msec_t                     deadline;   /* of all tries */
     uint64_t                       time;       /* of the server's reply */
     ngx_uint_t                     part;       /* of the keys, in a list */
-    ngx_uint_t                     steps;      /* of a list, so far */
+    ngx_uint_t                     steps;      /* of a list, so far; or of a
+                                                  look for a suspect */
+    ngx_idempotency_redis_suspect_t *suspect;
     ngx_uint_t                     timeouts;   /* in the background */
     ngx_idempotency_refusal_e      refusal;    /* of the last try */
 

@@ -50,6 +50,12 @@ static ngx_int_t ngx_idempotency_shm_renew(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_op_t *op, uint64_t now);
 static ngx_int_t ngx_idempotency_shm_read_answer(
     ngx_idempotency_shm_ctx_t *ctx, ngx_idempotency_op_t *op);
+static ngx_int_t ngx_idempotency_shm_suspect(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, uint64_t now);
+static void ngx_idempotency_shm_suspect_keep(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, uint64_t now);
+static ngx_int_t ngx_idempotency_shm_suspect_look(
+    ngx_idempotency_shm_ctx_t *ctx, ngx_idempotency_op_t *op, uint64_t now);
 static void ngx_idempotency_shm_usage(ngx_idempotency_store_t *store,
     ngx_idempotency_usage_t *usage);
 static void ngx_idempotency_shm_log_full(ngx_idempotency_shm_ctx_t *ctx);
@@ -190,8 +196,10 @@ ngx_idempotency_shm_run(ngx_idempotency_shm_ctx_t *ctx,
         return ngx_idempotency_shm_renew(ctx, op, now);
     }
 
-    if (op->type == NGX_IDEMPOTENCY_LIST) {
-        return ngx_idempotency_shm_list(ctx, op, now);
+    if (op->type >= NGX_IDEMPOTENCY_LIST) {
+        return op->type == NGX_IDEMPOTENCY_LIST
+               ? ngx_idempotency_shm_list(ctx, op, now)
+               : ngx_idempotency_shm_suspect(ctx, op, now);
     }
 
     if (op->type == NGX_IDEMPOTENCY_COMPLETE
@@ -655,6 +663,107 @@ ngx_idempotency_shm_renew(ngx_idempotency_shm_ctx_t *ctx,
 }
 
 
+static ngx_int_t
+ngx_idempotency_shm_suspect(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, uint64_t now)
+{
+    ngx_int_t  rc;
+
+    if (ngx_idempotency_shm_lock(ctx) != NGX_OK) {
+        op->error = NGX_IDEMPOTENCY_ERROR_DAMAGED;
+        return NGX_ERROR;
+    }
+
+    rc = NGX_OK;
+
+    if (op->type == NGX_IDEMPOTENCY_SUSPECT_KEEP) {
+        ngx_idempotency_shm_suspect_keep(ctx, op, now);
+
+    } else {
+        rc = ngx_idempotency_shm_suspect_look(ctx, op, now);
+    }
+
+    ngx_idempotency_shm_unlock(ctx);
+
+    return rc;
+}
+
+
+static void
+ngx_idempotency_shm_suspect_keep(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, uint64_t now)
+{
+    ngx_idempotency_last_t       last;
+    ngx_idempotency_shm_node_t  *node;
+
+    node = ngx_idempotency_shm_last_find(ctx, op->suspect, &last, now);
+
+    if (node == NULL
+        || ngx_memcmp(last.owner, op->id.owner, NGX_IDEMPOTENCY_OWNER_LEN)
+           != 0)
+    {
+        op->result = NGX_IDEMPOTENCY_REFUSED;
+        return;
+    }
+
+    if (op->ttl == 0) {
+        ngx_idempotency_shm_remove(ctx, node);
+
+    } else {
+        node->lease = now + (uint64_t) op->ttl * 1000;
+        ngx_idempotency_shm_expiry_move(ctx, node, node->lease);
+    }
+
+    op->result = NGX_IDEMPOTENCY_OK;
+}
+
+
+static ngx_int_t
+ngx_idempotency_shm_suspect_look(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_op_t *op, uint64_t now)
+{
+    ngx_idempotency_last_t       last;
+    ngx_idempotency_stored_t     stored;
+    ngx_idempotency_shm_node_t  *node;
+
+    if (ngx_idempotency_shm_find(ctx, op->id.digest, &stored, now) == NULL
+        || stored.state != NGX_IDEMPOTENCY_EXECUTING
+        || ngx_memcmp(stored.owner, op->id.owner, NGX_IDEMPOTENCY_OWNER_LEN)
+           != 0)
+    {
+        op->result = NGX_IDEMPOTENCY_REFUSED;
+        return NGX_OK;
+    }
+
+    node = ngx_idempotency_shm_last_find(ctx, op->suspect, &last, now);
+
+    if (node) {
+        (void) ngx_idempotency_shm_find(ctx, last.record, &stored, now);
+    }
+
+    if (!ngx_idempotency_transition_suspect(op, node ? &last : NULL, &stored,
+                                            now, &op->result, &op->record))
+    {
+        return NGX_OK;
+    }
+
+    ngx_memcpy(last.record, op->id.digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(last.owner, op->id.owner, NGX_IDEMPOTENCY_OWNER_LEN);
+
+    last.made = now;
+    last.until = now + (uint64_t) op->ttl * 1000;
+
+    if (ngx_idempotency_shm_last_write(ctx, node, op->suspect, &last, now)
+        != NGX_OK)
+    {
+        op->error = NGX_IDEMPOTENCY_ERROR_FULL;
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
 /* read without the mutex: numbers for people may be a moment old */
 
 static void
@@ -667,7 +776,8 @@ ngx_idempotency_shm_usage(ngx_idempotency_store_t *store,
 
     usage->size = ctx->shpool->end - (u_char *) ctx->shpool;
     usage->free = ctx->shpool->pfree * ngx_pagesize;
-    usage->records = ctx->sh->number;
+    usage->records = ctx->sh->number
+                     - ctx->sh->states[NGX_IDEMPOTENCY_SHM_LAST];
     usage->executing = ctx->sh->states[NGX_IDEMPOTENCY_EXECUTING];
     usage->unknown = ctx->sh->states[NGX_IDEMPOTENCY_UNKNOWN];
     usage->record = sizeof(ngx_idempotency_shm_node_t);

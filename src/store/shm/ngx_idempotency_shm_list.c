@@ -124,7 +124,7 @@ ngx_idempotency_shm_list_look(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_stored_t   stored;
     ngx_idempotency_record_t   record;
 
-    if (node->state == NGX_IDEMPOTENCY_SHM_MARK
+    if (node->state >= NGX_IDEMPOTENCY_SHM_MARK
         || ngx_idempotency_record_is_dry(digest))
     {
         return NGX_OK;

@@ -116,7 +116,7 @@ ngx_idempotency_shm_settle(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, ngx_idempotency_stored_t *stored,
     uint64_t now)
 {
-    if (node->state == NGX_IDEMPOTENCY_SHM_MARK) {
+    if (node->state >= NGX_IDEMPOTENCY_SHM_MARK) {
 
         if (now < node->lease) {
             return node;
@@ -149,7 +149,7 @@ ngx_idempotency_shm_due(ngx_idempotency_shm_node_t *node)
 {
     ngx_idempotency_stored_t  stored;
 
-    if (node->state == NGX_IDEMPOTENCY_SHM_MARK) {
+    if (node->state >= NGX_IDEMPOTENCY_SHM_MARK) {
         return node->lease;
     }
 
@@ -608,6 +608,69 @@ ngx_idempotency_shm_mark_write(ngx_idempotency_shm_node_t *node,
     ngx_memory_barrier();
 
     ngx_idempotency_shm_point();
+}
+
+
+ngx_idempotency_shm_node_t *
+ngx_idempotency_shm_last_find(ngx_idempotency_shm_ctx_t *ctx, u_char *digest,
+    ngx_idempotency_last_t *last, uint64_t now)
+{
+    ngx_idempotency_stored_t     stored;
+    ngx_idempotency_shm_node_t  *node;
+
+    node = ngx_idempotency_shm_find(ctx, digest, &stored, now);
+
+    if (node == NULL || node->state != NGX_IDEMPOTENCY_SHM_LAST) {
+        return NULL;
+    }
+
+    ngx_memcpy(last->record, node->fingerprint, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(last->owner, node->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+
+    last->made = (uint64_t) node->created;
+    last->until = node->lease;
+
+    return node;
+}
+
+
+/*
+ * If the process dies in here the node may name no record: then nothing is
+ * suspected once a lease is over.
+ */
+
+ngx_int_t
+ngx_idempotency_shm_last_write(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, u_char *digest,
+    ngx_idempotency_last_t *last, uint64_t now)
+{
+    ngx_uint_t  found;
+
+    found = (node != NULL);
+
+    if (!found) {
+        node = ngx_idempotency_shm_create_node(ctx, digest, now);
+        if (node == NULL) {
+            return NGX_ERROR;
+        }
+
+        node->state = NGX_IDEMPOTENCY_SHM_LAST;
+    }
+
+    ngx_memcpy(node->fingerprint, last->record, NGX_IDEMPOTENCY_DIGEST_LEN);
+    ngx_memcpy(node->owner, last->owner, NGX_IDEMPOTENCY_OWNER_LEN);
+
+    node->created = (int64_t) last->made;
+    node->lease = last->until;
+
+    if (found) {
+        ngx_idempotency_shm_expiry_move(ctx, node, last->until);
+
+    } else {
+        ngx_idempotency_shm_link(ctx, node, last->until);
+    }
+
+    return NGX_OK;
 }
 
 

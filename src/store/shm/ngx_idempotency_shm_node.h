@@ -31,7 +31,8 @@ typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
 
 
 /*
- * A record, or the mark of a sequence.  A worker may be killed at any
+ * A record, or the mark of a sequence, or the last request with a source,
+ * scope and fingerprint.  A worker may be killed at any
  * instruction, so it is valid at every instant: fields are written first, the
  * state, one byte, last.
  *
@@ -44,6 +45,9 @@ typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
  *
  * A mark has two counts in "fingerprint"; "status" says which one is valid.
  * It is due at "lease".
+ *
+ * A last request has the digest of its record in "fingerprint", the owner of
+ * its claim, and in "created" when it came, msec.  It is due at "lease".
  *
  * The fields are in the order of cache lines: a lookup reads the first 64
  * bytes only.
@@ -145,6 +149,16 @@ ngx_idempotency_shm_node_t *ngx_idempotency_shm_mark_insert(
     ngx_idempotency_mark_t *mark, uint64_t now);
 void ngx_idempotency_shm_mark_write(ngx_idempotency_shm_node_t *node,
     ngx_idempotency_mark_t *mark);
+
+/* the last request of a digest; NULL: none, and "last" is not set */
+ngx_idempotency_shm_node_t *ngx_idempotency_shm_last_find(
+    ngx_idempotency_shm_ctx_t *ctx, u_char *digest,
+    ngx_idempotency_last_t *last, uint64_t now);
+
+/* writes it to its node, or to a new one.  NGX_ERROR: there is no room. */
+ngx_int_t ngx_idempotency_shm_last_write(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, u_char *digest,
+    ngx_idempotency_last_t *last, uint64_t now);
 
 /*
  * The node behind "digest", which need not be that of one, in an order that

@@ -141,7 +141,7 @@ ngx_idempotency_shm_map(ngx_idempotency_shm_ctx_t *ctx,
             return NGX_ERROR;
         }
 
-        if (node->state > NGX_IDEMPOTENCY_SHM_MARK) {
+        if (node->state > NGX_IDEMPOTENCY_SHM_LAST) {
             return NGX_ERROR;
         }
     }

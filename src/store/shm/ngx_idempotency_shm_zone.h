@@ -17,8 +17,12 @@
 typedef struct ngx_idempotency_shm_node_s  ngx_idempotency_shm_node_t;
 
 
-/* the state of a node that is the mark of a sequence, and not a record */
+/*
+ * The states of nodes that are no records: the mark of a sequence, and the
+ * last request with a source, scope and fingerprint
+ */
 #define NGX_IDEMPOTENCY_SHM_MARK  (NGX_IDEMPOTENCY_TOMBSTONE + 1)
+#define NGX_IDEMPOTENCY_SHM_LAST  (NGX_IDEMPOTENCY_TOMBSTONE + 2)
 
 
 /*
@@ -50,7 +54,7 @@ typedef struct {
     uint64_t                      fence;         /* the last one given */
     ngx_uint_t                    number;        /* of records */
     ngx_uint_t                    states         /* the same by their states */
-                                      [NGX_IDEMPOTENCY_SHM_MARK + 1];
+                                      [NGX_IDEMPOTENCY_SHM_LAST + 1];
     ngx_uint_t                    rebuilds;
     ngx_idempotency_shm_node_t   *records;
     ngx_rbtree_node_t           **roots;         /* trees by digest */

@@ -45,6 +45,13 @@ typedef enum {
     NGX_IDEMPOTENCY_SQLITE_FREE_PAGES,
     NGX_IDEMPOTENCY_SQLITE_VACUUM,
 
+    /* if the table is there */
+
+    NGX_IDEMPOTENCY_SQLITE_LAST_FIND,
+    NGX_IDEMPOTENCY_SQLITE_LAST_WRITE,
+    NGX_IDEMPOTENCY_SQLITE_LAST_KEEP,
+    NGX_IDEMPOTENCY_SQLITE_LAST_EXPIRE,
+
     NGX_IDEMPOTENCY_SQLITE_STATEMENTS
 } ngx_idempotency_sqlite_statement_e;
 
@@ -134,6 +141,7 @@ struct ngx_idempotency_sqlite_db_s {
     ngx_uint_t                      nlapsed;     /* executing, and past it */
     ngx_uint_t                      counted[NGX_IDEMPOTENCY_TOMBSTONE + 1];
     unsigned                        scanned:1;   /* counted is of all */
+    unsigned                        suspects:1;  /* has their table */
     unsigned                        full:1;      /* no new records */
     unsigned                        spent:1;     /* the reserve is */
     unsigned                        changed:1;   /* by this transaction */
@@ -194,6 +202,14 @@ int ngx_idempotency_sqlite_drop_answer(ngx_idempotency_sqlite_db_t *db,
 /* the mark of the sequence that the digest may belong to */
 int ngx_idempotency_sqlite_mark_find(ngx_idempotency_sqlite_db_t *db,
     u_char *digest, ngx_idempotency_mark_t *mark);
+
+
+/*
+ * ngx_idempotency_sqlite_suspect.c: does a job about the last request with a
+ * source, scope and fingerprint.  SQLITE_OK, or an error of SQLite.
+ */
+int ngx_idempotency_sqlite_suspect(ngx_idempotency_sqlite_ctx_t *ctx,
+    ngx_idempotency_sqlite_job_t *job);
 
 
 /*

@@ -37,6 +37,10 @@ ngx_idempotency_sqlite_job_create(ngx_idempotency_sqlite_ctx_t *ctx,
         leases = op->leases->nelts * sizeof(ngx_idempotency_lease_t);
     }
 
+    if (op->suspect) {
+        len = NGX_IDEMPOTENCY_DIGEST_LEN;
+    }
+
     if (keep) {
         len = op->head.len;
 
@@ -86,6 +90,11 @@ ngx_idempotency_sqlite_job_create(ngx_idempotency_sqlite_ctx_t *ctx,
 
     if (op->list) {
         job->list = op->list->state;
+    }
+
+    if (op->suspect) {
+        job->ask.suspect = p;
+        p = ngx_cpymem(p, op->suspect, NGX_IDEMPOTENCY_DIGEST_LEN);
     }
 
     if (keep) {

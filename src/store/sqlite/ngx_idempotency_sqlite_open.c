@@ -25,6 +25,8 @@ static int ngx_idempotency_sqlite_schema_migrate(
     ngx_idempotency_sqlite_ctx_t *ctx, int64_t version);
 static int ngx_idempotency_sqlite_schema_run(ngx_idempotency_sqlite_db_t *db,
     const char *sql, ngx_uint_t version);
+static void ngx_idempotency_sqlite_schema_suspects(
+    ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_pragma(ngx_idempotency_sqlite_db_t *db,
     const char *text, int64_t *value);
@@ -186,7 +188,18 @@ static const char  *ngx_idempotency_sqlite_statements[] = {
     "PRAGMA data_version",
     "PRAGMA page_count",
     "PRAGMA freelist_count",
-    "PRAGMA incremental_vacuum(128)"
+    "PRAGMA incremental_vacuum(128)",
+
+    "SELECT record, owner, made, until FROM suspects WHERE digest = ?1",
+
+    "INSERT INTO suspects (digest, record, owner, made, until)"
+        " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (digest) DO UPDATE"
+        " SET record = ?2, owner = ?3, made = ?4, until = ?5",
+
+    "UPDATE suspects SET until = ?3 WHERE digest = ?1 AND owner = ?2",
+
+    "DELETE FROM suspects WHERE digest IN"
+        " (SELECT digest FROM suspects WHERE until <= ?1 LIMIT 256)"
 };
 
 
@@ -201,7 +214,7 @@ int
 ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     int                           rc;
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, n;
     ngx_idempotency_sqlite_db_t  *db;
 
     if (ctx->db) {
@@ -237,10 +250,10 @@ ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
         rc = ngx_idempotency_sqlite_open_file(ctx);
     }
 
-    for (i = 0;
-         rc == SQLITE_OK && i < NGX_IDEMPOTENCY_SQLITE_STATEMENTS;
-         i++)
-    {
+    n = db->suspects ? NGX_IDEMPOTENCY_SQLITE_STATEMENTS
+                     : NGX_IDEMPOTENCY_SQLITE_LAST_FIND;
+
+    for (i = 0; rc == SQLITE_OK && i < n; i++) {
         rc = sqlite3_prepare_v3(db->handle,
                                 ngx_idempotency_sqlite_statements[i], -1,
                                 SQLITE_PREPARE_PERSISTENT,
@@ -452,8 +465,13 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
 
     /* for as long as the file is open */
 
-    return ngx_idempotency_sqlite_schema_lock(db, 0) == NGX_OK
-           ? SQLITE_OK : SQLITE_IOERR_LOCK;
+    if (ngx_idempotency_sqlite_schema_lock(db, 0) != NGX_OK) {
+        return SQLITE_IOERR_LOCK;
+    }
+
+    ngx_idempotency_sqlite_schema_suspects(ctx);
+
+    return SQLITE_OK;
 }
 
 
@@ -543,6 +561,42 @@ ngx_idempotency_sqlite_schema_run(ngx_idempotency_sqlite_db_t *db,
     }
 
     return rc;
+}
+
+
+/*
+ * Modules that do not know the table leave it alone: it needs no version of
+ * the schema.  A file that cannot be written is used without it, since known
+ * keys are replayed.
+ */
+
+static void
+ngx_idempotency_sqlite_schema_suspects(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    sqlite3  *handle;
+
+    static const char  tables[] =
+        "CREATE TABLE IF NOT EXISTS suspects (digest BLOB PRIMARY KEY,"
+            " record BLOB NOT NULL, owner BLOB NOT NULL,"
+            " made INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;"
+        "CREATE INDEX IF NOT EXISTS suspects_until ON suspects(until);";
+
+    handle = ctx->db->handle;
+
+    if (ctx->store->suspects
+        && sqlite3_exec(handle, tables, NULL, NULL, NULL) != SQLITE_OK)
+    {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": the table for suspects "
+                      "cannot be made: \"%s\", reload nginx when \"%V\" can "
+                      "be written", &ctx->store->name,
+                      sqlite3_errmsg(handle), &ctx->path);
+    }
+
+    ctx->db->suspects = sqlite3_table_column_metadata(handle, NULL, "suspects",
+                                                      "until", NULL, NULL,
+                                                      NULL, NULL, NULL)
+                        == SQLITE_OK;
 }
 
 

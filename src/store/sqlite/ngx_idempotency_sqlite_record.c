@@ -43,6 +43,10 @@ ngx_idempotency_sqlite_job_run(ngx_idempotency_sqlite_ctx_t *ctx,
     case NGX_IDEMPOTENCY_LIST:
         return ngx_idempotency_sqlite_list(ctx, job);
 
+    case NGX_IDEMPOTENCY_SUSPECT:
+    case NGX_IDEMPOTENCY_SUSPECT_KEEP:
+        return ngx_idempotency_sqlite_suspect(ctx, job);
+
     default:
         return ngx_idempotency_sqlite_change(ctx, job, &job->ask,
                                              &job->result);

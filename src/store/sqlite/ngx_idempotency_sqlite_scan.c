@@ -210,6 +210,20 @@ ngx_idempotency_sqlite_expire(ngx_idempotency_sqlite_ctx_t *ctx)
 
     ctx->overdue |= (sqlite3_changes(db->handle) >= 256);
 
+    if (db->suspects) {
+        stmt = ngx_idempotency_sqlite_statement(db,
+                                        NGX_IDEMPOTENCY_SQLITE_LAST_EXPIRE);
+        sqlite3_bind_int64(stmt, 1, (int64_t) db->now);
+
+        rc = ngx_idempotency_sqlite_exec(db,
+                                        NGX_IDEMPOTENCY_SQLITE_LAST_EXPIRE);
+        if (rc != SQLITE_OK) {
+            return rc;
+        }
+
+        ctx->overdue |= (sqlite3_changes(db->handle) >= 256);
+    }
+
     pages = ngx_idempotency_sqlite_number(db, NGX_IDEMPOTENCY_SQLITE_PAGES);
     spare = ngx_idempotency_sqlite_number(db,
                                           NGX_IDEMPOTENCY_SQLITE_FREE_PAGES);
