@@ -76,6 +76,10 @@ COMMON = '''
             idempotency_profile stripe;
             proxy_pass http://up;
         }
+        location /suspect/ {
+            idempotency main; idempotency_suspect reject window=90s;
+            proxy_pass http://up;
+        }
         location /oasis/ {
             idempotency main; idempotency_profile oasis;
             proxy_pass http://up;
@@ -319,6 +323,13 @@ def test_values():
              [where, name, form], 'the key of ' + path)
     same([a['statuses'] for a in of(p, '/arg/')['answers']
           if a['code'] == 'in_progress'], [[425]], 'in_progress reject=425')
+    same([(picks(of(p, path), 'another_key'),
+           'suspected_duplicate' in codes(of(p, path)))
+          for path in ('/suspect/', '/')],
+         [([{'refused': 90}], True), ([None], False)],
+         'the same request under another key')
+    same(get('?format=html').body.count(b'under another key is refused for '
+                                        b'90 seconds'), 1, 'on the page, too')
     same(picks(of(p, '/oasis/'), 'methods', 'key.unique',
                'compared.request'),
          [['POST', 'PUT', 'DELETE', 'PATCH'], 'client', 'first-sent'],

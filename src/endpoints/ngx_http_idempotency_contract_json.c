@@ -94,7 +94,15 @@ ngx_http_idempotency_contract_facts(ngx_http_idempotency_contract_t *contract,
     ngx_http_idempotency_contract_json_ranges(text, "released",
                                               conf->retryable, NULL);
 
-    ngx_http_idempotency_text_add(text, "},\"headers\":{");
+    ngx_http_idempotency_text_add(text, "},");
+
+    if (conf->suspect == NGX_HTTP_IDEMPOTENCY_SUSPECT_REJECT) {
+        ngx_http_idempotency_text_add(text,
+                                  "\"another_key\":{\"refused\":%T},",
+                                  conf->suspect_window);
+    }
+
+    ngx_http_idempotency_text_add(text, "\"headers\":{");
     ngx_http_idempotency_contract_json_header(text, "replayed",
                                               &conf->replayed_header);
     ngx_http_idempotency_text_add(text, ",");

@@ -517,6 +517,16 @@ ngx_http_idempotency_contract_page_retries(
     ngx_http_idempotency_text_add(text, ". Answers of more than %uz %s are "
                                   "not replayed.</dd>\n", size, units[i]);
 
+    if (conf->suspect == NGX_HTTP_IDEMPOTENCY_SUSPECT_REJECT) {
+        ngx_http_idempotency_page_literal(text,
+            "<dt>Another key</dt><dd>The same request under another key is "
+            "refused for ");
+        ngx_http_idempotency_contract_page_time(text, conf->suspect_window);
+        ngx_http_idempotency_page_literal(text,
+            ", and while the first one is running or its outcome is "
+            "unknown.</dd>\n");
+    }
+
     if (conf->store_error == NGX_HTTP_IDEMPOTENCY_STORE_ERROR_PASS) {
         ngx_http_idempotency_page_literal(text,
             "<dt>Not available</dt><dd>While keys cannot be looked up, "
