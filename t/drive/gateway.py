@@ -200,7 +200,10 @@ class Gateway:
         try:
             pid = self.pid()
             for worker in self.workers():
-                os.kill(worker, signal.SIGCONT)
+                try:
+                    os.kill(worker, signal.SIGCONT)
+                except ProcessLookupError:
+                    pass          # the last one before a reload
             os.kill(pid, signal.SIGTERM)
             until(lambda: not os.path.exists(self.root + '/nginx.pid'), 5)
         except (OSError, ValueError):
