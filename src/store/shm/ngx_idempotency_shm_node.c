@@ -325,7 +325,7 @@ ngx_idempotency_shm_write(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, ngx_idempotency_stored_t *stored,
     ngx_idempotency_change_e change)
 {
-    uint64_t  due;
+    uint64_t  due, done;
 
     due = ngx_idempotency_transition_due(stored);
 
@@ -354,9 +354,18 @@ ngx_idempotency_shm_write(ngx_idempotency_shm_ctx_t *ctx,
 
     case NGX_IDEMPOTENCY_DONE:
     case NGX_IDEMPOTENCY_TOMBSTONE:
+
+        /* a torn change leaves the lease of what is executing as it was */
+
+        done = stored->lease;
+        stored->lease = node->lease;
+
         ngx_idempotency_shm_set_fields(ctx, node, stored);
         ngx_idempotency_shm_expiry_move(ctx, node, due);
         ngx_idempotency_shm_set_state(ctx, node, stored->state);
+
+        stored->lease = done;
+        node->lease = done;
         break;
 
     default: /* ISSUED, EXECUTING, UNKNOWN */
