@@ -36,6 +36,8 @@ static ngx_int_t ngx_http_idempotency_access_handler(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_idempotency_phases_early_data(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_precontent_first(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_phases_subrequest(
+    ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_precontent_last(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_precontent(ngx_http_request_t *r,
     ngx_uint_t tries_files);
@@ -466,12 +468,48 @@ ngx_http_idempotency_phases_early_data(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_idempotency_precontent_first(ngx_http_request_t *r)
 {
-    if (r != r->main) {
+    return (r == r->main) ? ngx_http_idempotency_precontent(r, 0)
+                          : ngx_http_idempotency_phases_subrequest(r);
+}
+
+
+/*
+ * A mirror or an auth_request may inherit an error_page that leads to the
+ * location which executes requests.  There it would execute the operation
+ * without a claim: in addition to the main request, or before that was let in.
+ */
+
+static ngx_int_t
+ngx_http_idempotency_phases_subrequest(ngx_http_request_t *r)
+{
+    ngx_http_core_loc_conf_t         *clcf;
+    ngx_http_idempotency_loc_conf_t  *ilcf;
+
+    if (ngx_http_idempotency_probe_find(r)) {
         ngx_http_idempotency_probe_wrap(r);
         return NGX_DECLINED;
     }
 
-    return ngx_http_idempotency_precontent(r, 0);
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_idempotency_module);
+
+    if (!ngx_http_idempotency_upstream_was_tried(r)
+        || r->content_handler == NULL
+        || !ngx_http_idempotency_protects(r->main, ilcf)
+        || ilcf->dry_run)
+    {
+        return NGX_DECLINED;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "idempotency: a subrequest is not sent to a protected "
+                  "location, \"%V\", after its own upstream: give the "
+                  "location of the subrequest an \"error_page\" of its own, "
+                  "or set \"idempotency off\" in \"%V\"",
+                  &clcf->name, &clcf->name);
+
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 

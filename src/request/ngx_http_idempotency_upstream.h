@@ -94,5 +94,9 @@ ngx_int_t ngx_http_idempotency_upstream_uncached(ngx_http_request_t *r,
  */
 ngx_uint_t ngx_http_idempotency_upstream_is_answering(ngx_http_request_t *r);
 
+/* 1: the request was given to an upstream before, here or in another place. */
+#define ngx_http_idempotency_upstream_was_tried(r)                            \
+    ((r)->upstream_states != NULL)
+
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_UPSTREAM_H_INCLUDED_ */

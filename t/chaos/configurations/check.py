@@ -69,15 +69,8 @@ class Operation:
 
 
 def operations(outcome):
-    """Executions of the operation itself.
-
-    Not those of mirrors; and not those of subrequests, which can't be told
-    for sure: $request_method is that of the main request, and so the error
-    page of a subrequest arrives as POST where REQUEST_METHOD comes from it.
-    """
-    return [e for e in outcome.executions if not e.mirror and not (
-        e.peer in ('fcgi', 'uwsgi', 'scgi')
-        and {'aux_auth', 'aux_probe'} & set(e.path[:-1]))]
+    """Executions of the operation itself, not those of mirrors."""
+    return [e for e in outcome.executions if not e.mirror]
 
 
 def check(case):
