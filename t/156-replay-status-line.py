@@ -81,7 +81,8 @@ def h2(path, key, line):
 def plain(answer):
     first, rest, body = answer
     return first, [x for x in rest
-                   if not x.lower().startswith((b'date:', b'idempotent-'))], \
+                   if not x.lower().startswith(
+                       (b'date:', b'idempotent-', b'idempotency-expires:'))], \
         body
 
 

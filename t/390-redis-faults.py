@@ -43,10 +43,10 @@ MUTANTS = {
          b'elseif r_owner == owner and r_state == 9 then'),
     'a completion is not kept':
         (0, b'r_state, r_kept, r_status = 4, kept, status\n'
-         b'r_until, r_tombstone = now + ttl * 1000, tombstone\n'
+         b'r_lease, r_until, r_tombstone = now, now + ttl * 1000, tombstone\n'
          b'rest = ARGV[2]\n',
          b'r_state, r_kept, r_status = 2, kept, status\n'
-         b'r_until, r_tombstone = now + ttl * 1000, tombstone\n'
+         b'r_lease, r_until, r_tombstone = now, now + ttl * 1000, tombstone\n'
          b'rest = ARGV[2]\n'),
 }
 
