@@ -78,7 +78,7 @@ ANSWERS = {
     '422': sized(b'no', status='422 Unprocessable Entity'),
     '499': sized(b'odd', status='499 Odd'),
     '500': sized(b'oops', status='500 Internal Server Error'),
-    '501': sized(b'oops', status='501 Not Implemented'),
+    '501': sized(b'oops', status='501 No Such Method'),
     'empty type': sized(b'x', 'Content-Type:'),
     'charset': sized(b'x', 'Content-Type: text/html; charset=utf-8'),
     'quoted charset': sized(b'x', 'Content-Type: text/html; charset="utf-8"'),

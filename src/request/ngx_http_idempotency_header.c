@@ -47,6 +47,25 @@ ngx_http_idempotency_header_no_store(ngx_http_request_t *r)
 }
 
 
+void
+ngx_http_idempotency_header_hide(ngx_list_t *list, ngx_str_t *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    for (part = &list->part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (ngx_http_idempotency_header_is(&h[i].key, name)) {
+                h[i].hash = 0;
+            }
+        }
+    }
+}
+
+
 /*
  * The moment is never later than the true one: it counts from when the
  * operation was submitted, and is rounded down.  An operation that several
@@ -57,12 +76,9 @@ ngx_int_t
 ngx_http_idempotency_header_expires(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, uint64_t msec)
 {
-    uint64_t          asked;
-    ngx_str_t        *name, value;
-    ngx_uint_t        i;
-    ngx_time_t       *tp;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
+    uint64_t     asked;
+    ngx_str_t   *name, value;
+    ngx_time_t  *tp;
 
     name = &ctx->conf->expires_header;
 
@@ -72,15 +88,7 @@ ngx_http_idempotency_header_expires(ngx_http_request_t *r,
 
     /* the upstream is such a gateway itself */
 
-    for (part = &r->headers_out.headers.part; part; part = part->next) {
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-            if (ngx_http_idempotency_header_is(&h[i].key, name)) {
-                h[i].hash = 0;
-            }
-        }
-    }
+    ngx_http_idempotency_header_hide(&r->headers_out.headers, name);
 
     value.data = ngx_pnalloc(r->pool,
                              sizeof("Mon, 28 Sep 1970 06:00:00 GMT") - 1);

@@ -38,6 +38,9 @@ ngx_table_elt_t *ngx_http_idempotency_header_add(ngx_list_t *list,
 /* Adds "Cache-Control: no-store".  NGX_OK or NGX_ERROR. */
 ngx_int_t ngx_http_idempotency_header_no_store(ngx_http_request_t *r);
 
+/* Lines of that name are not sent. */
+void ngx_http_idempotency_header_hide(ngx_list_t *list, ngx_str_t *name);
+
 /*
  * Adds the line of idempotency_expires_header, instead of any of that name:
  * "msec" is the time that the record of ctx->op was kept for when the store

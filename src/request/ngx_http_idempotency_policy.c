@@ -424,9 +424,9 @@ ngx_http_idempotency_policy_date(const ngx_str_t *date, time_t *t)
     u_char     *p;
     ngx_int_t   i, y, m, d, hour, min, sec, days;
 
-    /* "x" is a letter of a name */
+    /* "a" is a letter of a name */
 
-    static char  form[] = "xxx, 00 xxx 0000 00:00:00 GMT";
+    static char  form[] = "aaa, 00 aaa 0000 00:00:00 GMT";
     static char  names[] = "SunMonTueWedThuFriSat";
     static char  months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
@@ -442,7 +442,7 @@ ngx_http_idempotency_policy_date(const ngx_str_t *date, time_t *t)
     for (i = 0; form[i]; i++) {
 
         if (form[i] == '0' ? (p[i] < '0' || p[i] > '9')
-                           : (form[i] != 'x' && p[i] != (u_char) form[i]))
+                           : (form[i] != 'a' && p[i] != (u_char) form[i]))
         {
             return NGX_ERROR;
         }

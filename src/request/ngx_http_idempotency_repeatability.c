@@ -42,31 +42,9 @@ ngx_int_t
 ngx_http_idempotency_repeatability_result(ngx_http_request_t *r,
     ngx_str_t *value)
 {
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
     static ngx_str_t  name = ngx_string("Repeatability-Result");
 
-    part = &r->headers_out.headers.part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (ngx_http_idempotency_header_is(&h[i].key, &name)) {
-            h[i].hash = 0;
-        }
-    }
+    ngx_http_idempotency_header_hide(&r->headers_out.headers, &name);
 
     return ngx_http_idempotency_header_add(&r->headers_out.headers, &name,
                                            value)

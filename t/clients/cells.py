@@ -24,13 +24,13 @@ def run_programs(rig, programs, faults, jobs=16):
         cell.over = True
 
     for redis in (True, False):
-        todo = [(program, rig.cell('guide: ' + program.title, fault))
+        pairs = [(program, rig.cell('guide: ' + program.title, fault))
                 for fault in faults for program in programs
                 if fault.name != 'kept'
                 and (fault.gateway == 'redis') == redis]
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(lambda pair: one(*pair), todo))
-        cells += [cell for _, cell in todo]
+            list(pool.map(lambda pair: one(*pair), pairs))
+        cells += [cell for _, cell in pairs]
     shutil.rmtree(CELLS, ignore_errors=True)
     return cells
 
