@@ -33,6 +33,7 @@
 #   make sizing     memory per record; writes tables of docs/operations.md
 #   make screenshots  the pictures of the statistics page in docs/
 #
+#   make dist       the release as a tarball with its checksum, in build/dist
 #   make deb        a Debian package, in build/deb
 #   make test-deb   installs that package, tries it, and purges it again
 #
@@ -296,6 +297,24 @@ screenshots: all debug
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \
 	    $(DESTDIR)/usr/lib/nginx/modules/$(MODULE)
+
+# What is committed, and nothing else: two clones of one commit make the same
+# bytes.
+VERSION := $(shell sed -n 's/^\#define NGX_HTTP_IDEMPOTENCY_VERSION *"\(.*\)"/\1/p' \
+                   src/ngx_http_idempotency.h)
+RELEASE := ngx_http_idempotency_module-$(VERSION)
+
+.PHONY: dist
+
+dist:
+	@t/tools/install git gzip
+	@test -z "$$(git status --porcelain)" \
+	    || { echo "commit or stash first: make dist packs HEAD"; exit 1; }
+	@mkdir -p $(BUILD)/dist
+	@git -c tar.umask=0022 archive --format=tar --prefix=$(RELEASE)/ HEAD \
+	    | gzip -9n > $(BUILD)/dist/$(RELEASE).tar.gz
+	@cd $(BUILD)/dist && sha256sum $(RELEASE).tar.gz > $(RELEASE).tar.gz.sha256
+	@cat $(BUILD)/dist/$(RELEASE).tar.gz.sha256
 
 # The files that a package is made of, and nothing else of this folder.
 DEB_FILES := CHANGES LICENSE README.md config config.make debian docs src \

@@ -18,6 +18,9 @@
 #include "ngx_idempotency_wait.h"
 
 
+/* the first line of CHANGES and debian/changelog name it, too */
+#define NGX_HTTP_IDEMPOTENCY_VERSION  "0.1.0"
+
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_OFF  0
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW  1
 #define NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON 2
