@@ -27,10 +27,10 @@
 #   make trace      the functions that a request runs through, counted
 #   make coverage   which lines the test files run, in build/coverage
 #
-#   make chaos      fault campaigns; writes docs/evidence.md (CAMPAIGNS=)
-#   make clients    as make test-clients; writes docs/clients.md
-#   make bench      performance; writes docs/performance.md (QUICK=, ROUNDS=)
-#   make sizing     memory per record; writes tables of docs/operations.md
+#   make chaos      fault campaigns; writes contribute/evidence.md (CAMPAIGNS=)
+#   make clients    as make test-clients; writes docs/clients/tested-clients.md
+#   make bench      performance; writes understand/performance.md (QUICK=, ROUNDS=)
+#   make sizing     memory per record; writes tables of docs/operate/sizing.md
 #   make screenshots  the pictures of the statistics page in docs/
 #
 #   make dist       the release as a tarball with its checksum, in build/dist
@@ -124,7 +124,7 @@ test-sqlite: all debug
 	@t/tools/npm
 	@TEST_NGINX_BINARY=$(NGINX) t/tools/run --sqlite $(FILES)
 
-# Clients as people have them, and the programs of docs/client-guide.md.  What
+# Clients as people have them, and the programs of docs/clients/guide.md.  What
 # cannot be had is reported as not run.  Three minutes, most of them waiting.
 CLIENT_PACKAGES := default-jdk-headless golang-go \
                    golang-github-hashicorp-go-retryablehttp-dev \

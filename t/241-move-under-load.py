@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/operations.md, "Moving to another store": from one store to another by
-reloads under load.  Clients retry all the time; nothing is executed twice, no
+"""docs/guides/moving-stores.md: from one store to another by reloads under
+load.  Clients retry all the time; nothing is executed twice, no
 answer is lost, and all retries of a key get the same answer.
 
 Where two gateways can share the old store, one of them is reloaded later than
@@ -44,9 +44,10 @@ TARGETS = {
         two.port, name),
 }
 
-# as docs/operations.md has it; Redis with the settings of that page
-page = blocks('docs/operations.md')
-for block in page:
+# as docs/guides/moving-stores.md has it; Redis with the settings of
+# docs/operate/redis.md
+page = blocks('docs/guides/moving-stores.md')
+for block in blocks('docs/operate/redis.md'):
     if block.text.startswith('maxmemory '):
         for line in block.text.split('\n'):
             one('CONFIG', 'SET', *line.split())

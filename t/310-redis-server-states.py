@@ -193,10 +193,10 @@ def test_user():
 
 
 def test_pasted():
-    """the settings and the user of docs/operations.md"""
+    """the settings and the user of docs/operate/redis.md"""
     if skipped('pasted: settings and user', 'acl'):
         return
-    texts = [block.text for block in blocks('docs/operations.md')]
+    texts = [block.text for block in blocks('docs/operate/redis.md')]
     settings, = [text for text in texts if text.startswith('maxmemory ')]
     user, = [text for text in texts if text.startswith('ACL SETUSER')]
     options = [word for line in settings.split('\n')
@@ -228,7 +228,7 @@ def test_pasted():
 
 
 def kept(user):
-    """docs/redis.md: what a restart leaves of a user"""
+    """docs/operate/redis.md: what a restart leaves of a user"""
     server = Redis()
     server(*user)
     server.restart()

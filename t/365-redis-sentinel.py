@@ -299,7 +299,7 @@ def test_failovers(up):
 
 
 def test_outage(up):
-    """docs/redis.md: for how long new keys are refused when a master dies"""
+    """docs/operate/redis.md: how long new keys are refused after a failover"""
     lease = 4                     # of the location
     set_ = Sentinels(replicas=2, sentinels=3)
     gw = Gateway(up, locations=LOCATION, http=store(

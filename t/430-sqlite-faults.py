@@ -262,7 +262,7 @@ gw.wait_port()
 recovers('damaged', 'new keys are accepted')
 all_known('restored')
 
-# ---- repaired, as docs/operations.md says
+# ---- repaired, as docs/operate/sqlite.md says
 
 def pages(name):
     """of a table or an index, but for the first"""

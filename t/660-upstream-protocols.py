@@ -4,8 +4,8 @@
 One execution, equal answers, trailers included; what breaks off is not kept;
 a client that leaves does not cancel; Range and conditions of a client do not
 make half an answer.  A gRPC answer is judged by its grpc-status.  The probe
-locations of docs/directives.md ask by a GET that names the probe, with the
-parameter files that come with nginx.
+locations of docs/reference/directives.md ask by a GET that names the probe,
+with the parameter files that come with nginx.
 """
 
 import os
@@ -41,7 +41,7 @@ ports = {'http': query.port, 'grpc': h2_port,
 def shown():
     """by the URI of the location"""
     found = {}
-    for block in blocks('docs/directives.md'):
+    for block in blocks('docs/reference/directives.md'):
         if block.heading == 'idempotency_unknown':
             for name, text in statements(block.text):
                 if name == 'location':

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What docs/client-guide.md tells clients is true, and its programs work.
+"""What docs/clients/guide.md tells clients is true, and its programs work.
 
-The page has every answer that a client can get, as docs/directives.md has it.
+The page has every answer of docs/reference/errors.md that a client can get.
 Programs that need nothing but curl, Python and Node are taken out of the page
 and run: an answer is lost, the first try is still being executed, the outcome
 is unknown.  "make test-clients" runs all programs, with all faults.
@@ -27,7 +27,7 @@ def rows(path, pattern):
 
 # operators and lookups have answers of their own
 listed = {(code, status): retry for case, status, code, retry in rows(
-    guide.TOP + '/docs/directives.md',
+    guide.TOP + '/docs/reference/errors.md',
     r'^\| ([^|]+) \| (\d+) \| `(\w+)` \| ([\w-]+) \|')
     if not case.startswith(('operator:', 'lookup:', 'cancel:'))}
 told = {(code, status)
@@ -35,7 +35,7 @@ told = {(code, status)
             guide.PAGE, r'^\| ([\d, ]+) \| (`[^|]+) \|')
         for code in re.findall(r'`(\w+)`', codes)
         for status in statuses.split(', ')}
-ok(len(listed) > 12, 'docs/directives.md has answers', sorted(listed))
+ok(len(listed) > 12, 'docs/reference/errors.md has answers', sorted(listed))
 same(sorted(set(listed) - told), [], 'the guide has each of them')
 same(sorted({code for code, _ in told} - {code for code, _ in listed}
             - {'suspected_duplicate'}), [], 'and no other codes')

@@ -349,7 +349,7 @@ def test_values():
 
 def test_documented():
     """The codes of the reference are those of the page."""
-    with open(TOP + '/docs/directives.md') as f:
+    with open(TOP + '/docs/reference/errors.md') as f:
         rows = re.findall(r'^\| (.*?) \| (\d+) \| `([a-z_]+)` \| ([a-z-]+) \|',
                           f.read(), re.M)
     rows = [r for r in rows

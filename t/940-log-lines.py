@@ -4,7 +4,7 @@
 Each result but "new" has exactly one line, of one form, at the level of the
 location.  At level debug every line about a request has the number of its
 connection, from its start to its end and beyond: also store operations that
-end after the request. docs/operations.md shows such lines; this test compares
+end after the request. docs/operate/logs.md shows such lines; this test compares
 them.
 """
 
@@ -184,7 +184,7 @@ if REDIS is None:
 
 # ---- and as the page shows it ----
 
-with open(TOP + '/docs/operations.md') as f:
+with open(TOP + '/docs/operate/logs.md') as f:
     page = f.read()
 shown = re.findall(r'^    \S+ \S+ \[debug\] \S+: (?:\*\d+ )?idempotency (.*)$',
                    page, re.M)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The configurations of these pages work as they are pasted: keys, security,
-recipes, profiles, tokens, sequences.
+"""The configurations of these pages work as they are pasted: keys, body-keys,
+policy, security, payment-apis, profiles, tokens, sequences.
 
 Each block that begins with "http {" is run, with no change but that of the two
 ports; then the gateway does what its page says.
@@ -26,7 +26,7 @@ def configurations(page):
             if block.text.startswith('http {')]
 
 
-# ---- keys.md, security.md, recipes.md ----
+# ---- keys, policy, security, payment-apis ----
 
 # a request for each, a retry that is not the same bytes, another operation
 JSON = ('Content-Type', 'application/json')
@@ -92,7 +92,8 @@ REQUESTS = {
 }
 
 seen = []
-for page in ('keys.md', 'security.md', 'recipes.md'):
+for page in ('start/keys.md', 'guides/body-keys.md', 'clients/policy.md',
+             'operate/security.md', 'guides/payment-apis.md'):
     for heading, text in configurations(page):
         seen.append(heading)
         if heading not in REQUESTS:
@@ -117,7 +118,7 @@ same(sorted(seen), sorted(REQUESTS), 'all of them were there')
 # ---- profiles.md ----
 
 (stripe, acp, ucp, oasis, jsonrpc) = [
-    text for _, text in configurations('profiles.md')]
+    text for _, text in configurations('guides/profiles.md')]
 
 gw = Page(up, stripe)
 a = gw.send('/v1/charges/ok', 'k', Authorization='Bearer me')
@@ -182,7 +183,7 @@ gw.stop()
 
 # ---- tokens.md ----
 
-(_, config), = configurations('tokens.md')
+(_, config), = configurations('guides/tokens.md')
 gw = Page(up, config)
 token = gw.send('/token', Authorization=BASIC['alice'])
 same((token.status, json.loads(token.body).get('expires_in')), (200, 600),
@@ -197,7 +198,7 @@ gw.stop()
 
 # ---- sequences.md ----
 
-(_, config), = configurations('sequences.md')
+(_, config), = configurations('guides/sequences.md')
 gw = Page(up, config)
 answers = [gw.send('/transfers/ok', Producer='till-7', Epoch=e, Sequence=n)
            for e, n in (('1', '1'), ('1', '2'), ('1', '2'), ('1', '4'),

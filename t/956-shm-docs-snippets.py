@@ -27,8 +27,8 @@ from pages import Page  # noqa: E402
 from pasted import blocks, snippet  # noqa: E402
 
 PAGES = ['README.md'] + sorted(
-    os.path.relpath(path, TOP) for path in glob.glob(TOP + '/docs/*.md')
-    + glob.glob(TOP + '/examples/**/*.md', recursive=True))
+    os.path.relpath(path, TOP) for folder in ('docs', 'examples')
+    for path in glob.glob('%s/%s/**/*.md' % (TOP, folder), recursive=True))
 
 # neither configuration nor command: how they begin; settings and users of
 # Redis are in t/310-redis-server-states.py
@@ -38,7 +38,7 @@ TEXT = ('(none) --claim--> executing', 'done --ttl-->', '2: claim: granted',
         'redis/client', 'who settles the record', 'redis/login')
 
 # answers of commands that follow a configuration, where they are not 201
-STATUSES = {'docs/tokens.md': [200, 403]}
+STATUSES = {'docs/guides/tokens.md': [200, 403]}
 
 os.chdir(TOP)
 os.makedirs('build', exist_ok=True)

@@ -9,10 +9,11 @@ A run stops when an answer is not what it should be, or when the application
 has executed other requests than it should have: each first one once, and no
 replay.
 
-The tables go into docs/performance.md and the plots beside it; with --quick,
---only, --parts or --against into build/bench/performance.md.  --check makes
-it fail when a bound is missed; --against measures another build of the module
-in the same run; --keep leaves the profiles of the instructions in build/bench.
+The tables go into docs/understand/performance.md and the plots beside it;
+with --quick, --only, --parts or --against into build/bench/performance.md.
+--check makes it fail when a bound is missed; --against measures another build
+of the module in the same run; --keep leaves the profiles of the instructions
+in build/bench.
 """
 
 import argparse

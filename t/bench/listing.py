@@ -5,7 +5,7 @@
 
 Prints a line for each store: pages, the time of all and of the slowest, and
 beside them the slowest of the requests that were made meanwhile, which is
-what others notice.  Run by hand; docs/operations.md has its figures.
+what others notice.  Run by hand; docs/operate/unknowns.md has its figures.
 """
 
 import http.client

@@ -1,4 +1,5 @@
-"""docs/performance.md: the tables between its marks are written anew."""
+"""docs/understand/performance.md: the tables between its marks are written
+anew."""
 
 import datetime
 import json
@@ -14,7 +15,8 @@ class Page:
     """The page itself and its plots, or copies of them under build/."""
 
     def __init__(self, real):
-        self.source = os.path.join(rig.TOP, 'docs', 'performance.md')
+        self.source = os.path.join(rig.TOP, 'docs', 'understand',
+                                   'performance.md')
         self.path = self.source
         if not real:
             self.path = os.path.join(rig.WORK, 'performance.md')

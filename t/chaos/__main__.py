@@ -4,8 +4,8 @@
                     [--stores "shm sqlite"] [--jobs N]
                     [--no-mutants | --only-mutants]
 
-Results are kept in build/chaos/results, and docs/evidence.md is written from
-all of them.  Exit code 1: a violation, a void campaign or a missed mutant.
+Results are kept in build/chaos/results, and docs/contribute/evidence.md is
+written from all of them.  Exit code 1: a violation, a void campaign or a missed mutant.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main():
         report.save(outcome, where)
         bad += jobs.verdict(outcome) in ('FAILED', 'void', 'MISSED')
     report.evidence()
-    print('%d of %d jobs went wrong; docs/evidence.md is written'
+    print('%d of %d jobs went wrong; docs/contribute/evidence.md is written'
           % (bad, len(planned)))
     return 1 if bad else 0
 

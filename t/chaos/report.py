@@ -1,4 +1,5 @@
-"""Results of the long form: kept piece by piece, told as docs/evidence.md."""
+"""Results of the long form: kept piece by piece, and written as
+docs/contribute/evidence.md."""
 
 import collections
 import json
@@ -16,15 +17,15 @@ from mutants import MUTANTS
 from redis_binary import SERVER
 
 RESULTS = KEPT + '/results'
-EVIDENCE = TOP + '/docs/evidence.md'
+EVIDENCE = TOP + '/docs/contribute/evidence.md'
 
 HEAD = '''# Evidence
 
 Results of `make chaos`, which writes this page. The command runs nginx with the
 module in front of an upstream that records every execution before it answers.
 Clients retry, disconnect and collide while one fault is injected again and
-again. Afterwards the guarantees of [guarantees.md](guarantees.md) are checked
-from the clients' history and the upstream's ledger.
+again. Afterwards the [guarantees](../understand/guarantees.md) are checked from
+the clients' history and the upstream's ledger.
 
     make chaos                            all of it, more than an hour
     make chaos CAMPAIGNS="C1 C7"          some of it; the others' results stay
@@ -168,7 +169,7 @@ class Earlier:
 
 
 def evidence():
-    """Writes docs/evidence.md from all results, and from what it says."""
+    """Writes docs/contribute/evidence.md from all results, and its notes."""
     found = load()
     real = [o for o in found if not o['mutant']]
     broken = collections.defaultdict(list)

@@ -1,10 +1,10 @@
 """Real HTTP clients, retry libraries and SDKs, through faults.
 
     python3 t/clients                      prints TAP
-    python3 t/clients --write              and writes docs/clients.md
+    python3 t/clients --write              and writes docs/clients/tested-clients.md
     python3 t/clients --only got --faults lost-rst,leaves
 
-Three parts: clients as they are, the programs of docs/client-guide.md, and
+Three parts: clients as they are, the programs of docs/clients/guide.md, and
 both of them without the module, which must execute twice: else this test
 could not find anything.  A client that is not there is reported as not run.
 """
@@ -109,5 +109,5 @@ same(len(cells) + len(guide_cells) > 0, True, 'there were clients')
 if args.write and not args.only and not args.faults and not shm.failed:
     report.write(all_libraries, all_programs, cells, guide_cells, twice,
                  mutant_faults, NGINX)
-    print('# wrote docs/clients.md')
+    print('# wrote docs/clients/tested-clients.md')
 finish()

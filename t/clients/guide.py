@@ -1,4 +1,4 @@
-"""The programs of docs/client-guide.md, taken out of the page and run.
+"""The programs of docs/clients/guide.md, taken out of the page and run.
 
     for program in programs():
         program.title, program.missing     why it cannot run here, or None
@@ -14,7 +14,7 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-PAGE = TOP + '/docs/client-guide.md'
+PAGE = TOP + '/docs/clients/guide.md'
 BUILD = TOP + '/build/clients'
 NPM = BUILD + '/npm'
 ORDER = json.dumps({'amount': 1999, 'currency': 'EUR', 'order': 'A-17'},

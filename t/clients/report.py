@@ -1,4 +1,4 @@
-"""Writes docs/clients.md."""
+"""Writes docs/clients/tested-clients.md."""
 
 import datetime
 import platform
@@ -9,7 +9,7 @@ from cells import short
 from guide import TOP
 from network import FAULTS
 
-PAGE = TOP + '/docs/clients.md'
+PAGE = TOP + '/docs/clients/tested-clients.md'
 
 HEAD = '''# Clients tried
 
@@ -61,7 +61,7 @@ answer for all of it: a mistake of that client, which no gateway can mend.
 
 ## As the guide says
 
-The programs of [client-guide.md](client-guide.md), taken out of the page. They
+The programs of [guide.md](guide.md), taken out of the page. They
 must end with the answer in every field in which there is one: not for 500,
 which is the answer, and not where the upstream executes and never answers.
 

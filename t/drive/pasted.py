@@ -1,7 +1,7 @@
 """What pages and examples show, made to run here: with a folder, a port and an
 upstream of its own, and not changed otherwise.
 
-    for block in blocks('docs/keys.md'):
+    for block in blocks('docs/start/keys.md'):
         block.kind, block.heading, block.text
 
 frame() makes a whole configuration of one whose http{} is given, snippet()

@@ -15,7 +15,7 @@ import re
 
 TIMEOUT = '1s'            # of nginx, for an upstream that does not answer
 
-# what profiles keep, and what they release: see docs/directives.md
+# what profiles keep, and what they release: see docs/reference/directives.md
 FINAL = {'ietf': (*range(200, 500), 500, 501), 'stripe': range(200, 600),
          'acp': range(200, 500)}
 RETRYABLE = {'ietf': (401, 403, 407, 408, 425, 429, 503), 'stripe': (),
