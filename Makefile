@@ -33,6 +33,8 @@
 #   make sizing     memory per record; writes tables of docs/operate/sizing.md
 #   make screenshots  the pictures of the statistics page in docs/
 #
+#   make vim        highlighting of the directives, in build/vim; copy its
+#                   "after" folder to ~/.vim
 #   make dist       the release as a tarball with its checksum, in build/dist
 #   make deb        a Debian package, in build/deb
 #   make test-deb   installs that package, tries it, and purges it again
@@ -297,6 +299,13 @@ screenshots: all debug
 install: all
 	install -D -m 644 $(BUILD)/$(MODULE) \
 	    $(DESTDIR)/usr/lib/nginx/modules/$(MODULE)
+
+.PHONY: vim
+
+vim:
+	@mkdir -p $(BUILD)/vim/after/syntax
+	@t/tools/vim > $(BUILD)/vim/after/syntax/nginx.vim
+	@echo "build/vim/after/syntax/nginx.vim"
 
 # What is committed, and nothing else: two clones of one commit make the same
 # bytes.
