@@ -23,7 +23,8 @@ class C14:
     mutants = ('get-then-set', 'no-fingerprint', 'unknown-frees', 'cut-kept',
                'first-decides', 'last-only', 'passed-stays', 'gate-open',
                'probe-anyone', 'probe-cached', 'half-header',
-               'stale-settles', 'method-lies', 'refused-runs', 'first-byte')
+               'stale-settles', 'method-lies', 'refused-runs', 'first-byte',
+               'subrequest-runs')
 
     @classmethod
     async def run(cls, store, n, seed, module, label):

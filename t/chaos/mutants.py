@@ -270,6 +270,11 @@ MUTANTS = {
          'ctx->access.refused))\n', '    if (0)\n'),
     ]),
 
+    'subrequest-runs': ('an error page of a subrequest executes', [
+        (PHASES, '    if (!ngx_http_idempotency_upstream_was_tried(r)\n',
+         '    if (1\n'),
+    ]),
+
     'first-byte': ('the lease is not looked at before the first byte', [
         (GATE,
          '        if (ngx_http_idempotency_upstream_try(r, ctx) != NGX_OK) {\n'

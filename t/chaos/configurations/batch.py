@@ -18,6 +18,7 @@ import time
 from gateway import NGINX, alarms, free_port
 from .clients import send
 from .grammar import TIMEOUT
+from .upstreams import GONE
 
 APART = 0.03              # seconds between the first clients of each
 
@@ -48,17 +49,22 @@ http {
     proxy_set_header Connection "";
     proxy_set_header Host $host;
     proxy_set_header X-Path $via;
+    proxy_set_header X-Tried $upstream_addr;
     %(fence)s
     grpc_set_header X-Path $via;
+    grpc_set_header X-Tried $upstream_addr;
     fastcgi_param HTTP_X_PATH $via;
+    fastcgi_param HTTP_X_TRIED $upstream_addr;
     fastcgi_param REQUEST_METHOD $request_method;
     fastcgi_param REQUEST_URI $uri;
     fastcgi_param CONTENT_LENGTH $content_length;
     uwsgi_param HTTP_X_PATH $via;
+    uwsgi_param HTTP_X_TRIED $upstream_addr;
     uwsgi_param REQUEST_METHOD $request_method;
     uwsgi_param REQUEST_URI $uri;
     uwsgi_param CONTENT_LENGTH $content_length;
     scgi_param HTTP_X_PATH $via;
+    scgi_param HTTP_X_TRIED $upstream_addr;
     scgi_param REQUEST_METHOD $request_method;
     scgi_param REQUEST_URI $uri;
     scgi_param CONTENT_LENGTH $content_length;
@@ -134,7 +140,8 @@ class Nginx:
                 ('LISTEN2', '127.0.0.1:%d http2' % self.ports[1]),
                 ('LISTEN', '127.0.0.1:%d' % self.ports[0]),
                 ('ROOT', self.root), ('SOCK', self.sockets),
-                ('DEAD', '127.0.0.1:%d' % self.dead)):
+                ('DEAD', '127.0.0.1:%d' % self.dead),
+                ('GONE', '%s:%d' % (GONE, self.dead))):
             text = text.replace(word, value)
         text += '}\n'
         with open(self.root + '/nginx.conf', 'w') as f:

@@ -44,7 +44,7 @@ class Operation:
         self.shared = case.config.shared_cache()
 
     def exempt(self, entry):
-        return self.config.gives_up(entry.path, entry.method)
+        return is_exempt(self.config, entry)
 
     def released(self, entry):
         """Answered, as a whole, in a way that frees the key."""
@@ -66,6 +66,14 @@ class Operation:
             return False
         return entry.do == 'final' or self.config.kept(
             entry.path, entry.method, entry.status)
+
+
+def is_exempt(config, entry):
+    if entry.subrequest:
+        # only what its last location says is known of it
+        return config.gives_up(entry.path[-1:], entry.method)
+    return config.mingled(entry.path) \
+        or config.gives_up(entry.path, entry.method)
 
 
 def operations(outcome):
@@ -109,7 +117,7 @@ def keyless(case, outcomes):
             continue
         for e in operations(o):
             if case.config.needs_key(e.path, e.method) \
-                    and not case.config.gives_up(e.path, e.method):
+                    and not is_exempt(case.config, e):
                 yield Violation('S1', 'executed without a key: %s' % e)
 
 
@@ -250,12 +258,13 @@ def s6(op):
                 or o.effect == first.effect:
             continue
         alike = [p for p in plainly(op, o) if good(p)]
+        runs = [[e for e in p.executions if not e.subrequest] for p in alike]
         if alike and all(
-                p.effect and p.executions
-                and not op.exempt(p.executions[-1])
-                and not op.config.refusals(p.executions[-1].path)
-                and op.identity(p.executions[-1]) == op.identity(entry)
-                for p in alike):
+                p.effect and mine
+                and not op.exempt(mine[-1])
+                and not op.config.refusals(mine[-1].path)
+                and op.identity(mine[-1]) == op.identity(entry)
+                for p, mine in zip(alike, runs)):
             yield Violation('S6', 'no replay: %s, after %s' % (o, first))
 
 

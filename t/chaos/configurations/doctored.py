@@ -95,6 +95,17 @@ def subrequest(h):
     h.replay(effect=2, runs=[2], replayed=False, path=['L1', 'aux_auth'])
 
 
+def mirror_page(h, last='L6'):
+    """The error page of a mirror, which executes beside the request."""
+    h.add(h.plain, effect=900, runs=[900])
+    page = h.add(h.module, effect=1, runs=[1, 2]).executions[1]
+    page.subrequest, page.path = True, ['L1', 'aux_mirror', last]
+
+
+def mirror_page_off(h):
+    mirror_page(h, 'L2')
+
+
 def redirected(h):
     h.first(path=['L1', 'L2'], status=502, do='reset', said=0)
     h.replay(effect=2, runs=[2], replayed=False, path=['L1', 'L2'])
@@ -216,6 +227,8 @@ CASES = (
     (after_503, [], 'executed again after a 503'),
     (after_503_stripe, ['S1', 'S2'], 'a profile that keeps a 503'),
     (subrequest, ['S1'], 'a subrequest does not end the protection'),
+    (mirror_page, ['S1'], 'the error page of a mirror executes'),
+    (mirror_page_off, [], 'the same in a location that is not protected'),
     (redirected, ['S1'], 'an unprotected location behind a protected one'),
     (dry, [], 'a dry run of the last location'),
     (off, [], 'a location that is not protected'),

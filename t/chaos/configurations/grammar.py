@@ -183,6 +183,14 @@ class Config:
         return name is None \
             or self.value(name, 'idempotency_dry_run', 'off') == 'on'
 
+    def mingled(self, path):
+        """Whether locations of a mirror's error page may be in the path.
+
+        Subrequests have the variables of the main request.
+        """
+        return 'aux_mirror' in path[:-1] \
+            and not self.chain('aux_mirror')[0].own('error_page')
+
     def needs_key(self, path, method):
         name = self.policy(path, method)
         if name is None:
@@ -437,8 +445,8 @@ class Maker:
     def auth(self):
         mode = self.weighted(check=6, s401=1, s500=2, down=2)
         uri = '/aux_auth_' + mode
-        where = 'http://DEAD' if mode == 'down' else \
-            'http://unix:SOCK/h0.sock:/auth/' + mode.lstrip('s')
+        where = 'http://GONE' if mode == 'down' else \
+            'http://unix:SOCK/auth.sock:/auth/' + mode.lstrip('s')
         lines = ['internal;', 'proxy_pass_request_body off;',
                  'proxy_set_header Content-Length "";',
                  'proxy_pass %s;' % where]
@@ -526,12 +534,23 @@ class Maker:
         if self.maybe(0.08):
             items.append(self.condition())
         if self.maybe(0.08):
-            items.append('mirror /aux_mirror;')
-            self.helpers['mirror'] = Block('location = /aux_mirror', [
-                'internal;', 'proxy_pass http://unix:SOCK/mirror.sock:'
-                '/mirror;', 'proxy_read_timeout 10s;', NO_PAGES],
-                'aux_mirror')
+            items.append('mirror %s;' % self.mirror())
         return items
+
+    def mirror(self):
+        uri = '/aux_mirror'
+        if uri not in self.helpers:
+            where = self.weighted(up=3, gone=1)
+            lines = ['internal;', 'proxy_pass http://%s;' % {
+                'up': 'unix:SOCK/mirror.sock:/mirror'}.get(where, 'GONE'),
+                'proxy_read_timeout 10s;']
+            if where == 'up' or self.maybe(0.3):
+                lines.append(NO_PAGES)
+            else:
+                self.backup = 0.8
+            self.helpers[uri] = Block('location = ' + uri, lines,
+                                      'aux_mirror')
+        return uri
 
     def condition(self):
         """A location of its own, which inherits the content handler."""

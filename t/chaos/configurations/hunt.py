@@ -38,10 +38,10 @@ SOMETIMES = (
     'limited', 'behind auth_request', 'status 401', 'status 403',
     'status 502', 'status 504', 'at h0', 'at h1', 'at h2',
     'at fcgi', 'at uwsgi', 'at scgi', 'at grpc', 'at tls', 'barred',
-    'overtaken')
+    'overtaken', 'subrequest stopped')
 
 # but not in so few configurations as the short form has
-RARE = ('barred', 'overtaken')
+RARE = ('barred', 'overtaken', 'subrequest stopped')
 
 
 class Finding:
@@ -202,6 +202,7 @@ class Hunt:
         c['connection refused'] += log.count('Connection refused')
         c['limited'] += log.count('limiting ')
         c['overtaken'] += log.count('lease could not be renewed in time')
+        c['subrequest stopped'] += log.count('a subrequest is not sent')
         c['stalled'] += any(case.stalled for case in cases)
         for case in cases:
             if case.refused:

@@ -36,6 +36,7 @@ from . import hpack
 
 SILENCE = 2               # longer than nginx waits, see grammar.TIMEOUT
 SLOW = 0.12
+GONE = '127.0.0.2'        # of servers for subrequests that are not there
 PHRASES = {200: 'OK', 201: 'Created', 204: 'No Content', 404: 'Not Found'}
 
 Request = collections.namedtuple('Request', 'method uri headers body peer')
@@ -57,6 +58,7 @@ class Execution:
         self.peer = request.peer
         self.do = do
         self.mirror = request.uri.startswith('/mirror')
+        self.subrequest = is_subrequest(headers)
         self.status = 0           # once all of the answer was sent
         self.time = time.monotonic()
 
@@ -79,6 +81,12 @@ class Reply:
     def sent(self):
         if self.entry and not self.cut:
             self.entry.status = self.status
+
+
+def is_subrequest(headers):
+    """The error page of a mirror or an auth_request, by who has failed."""
+    return any(peer in headers.get('x-tried', '')
+               for peer in (GONE, 'auth.sock', 'mirror.sock'))
 
 
 def credentials(headers):
@@ -121,7 +129,7 @@ class Ledger:
                          [('Content-Type', 'text/plain')], b'a page\n')
 
         attempt = headers.get('x-attempt')
-        if uri.startswith('/mirror'):
+        if uri.startswith('/mirror') or is_subrequest(headers):
             do = 'ok'
         else:
             words = headers.get('x-do', 'ok').split(',')
@@ -188,7 +196,8 @@ class Ledger:
                          b'not now\n')
         user, _ = credentials(headers)
         key = user, headers.get('idempotency-key')
-        done = [e for e in self.by_key[key] if not e.mirror]
+        done = [e for e in self.by_key[key]
+                if not e.mirror and not e.subrequest]
         if done:
             # an answer for this very operation
             return Reply(200, [('Content-Type', 'text/plain'),
@@ -199,7 +208,8 @@ class Ledger:
 
 
 class Upstreams:
-    """Sockets under root: h0 h1 h2 tls deaf mirror fcgi uwsgi scgi grpc"""
+    """Sockets under root: h0 h1 h2 tls deaf auth mirror fcgi uwsgi scgi
+    grpc"""
 
     def __init__(self, root):
         self.root = root
@@ -208,8 +218,9 @@ class Upstreams:
         self.tasks = set()        # one for each connection
 
     async def start(self):
-        kinds = dict(h0=http, h1=http, h2=http, mirror=http, deaf=deaf,
-                     fcgi=fastcgi, uwsgi=uwsgi, scgi=scgi, grpc=grpc)
+        kinds = dict(h0=http, h1=http, h2=http, auth=http, mirror=http,
+                     deaf=deaf, fcgi=fastcgi, uwsgi=uwsgi, scgi=scgi,
+                     grpc=grpc)
         Certs(self.root).ca('tls')
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.root + '/tls.pem', self.root + '/tls.key')
