@@ -3,8 +3,9 @@
 
 Requests by location and result, of all workers, across a reload; the time
 that the store took; leases that are held and duplicates that wait, and not
-those of a worker that has died; unknowns for as long as they are.  As JSON,
-and as text for Prometheus, by ?format= or by Accept.
+those of a worker that has died; unknowns for as long as they are, as many as
+the store has, also after a restart.  As JSON, and as text for Prometheus, by
+?format= or by Accept.
 """
 
 import json
@@ -12,8 +13,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (REDIS, SQLITE, Gateway, Ledger, finish,  # noqa: E402
@@ -121,6 +124,83 @@ def test_unknown():
        store()['unknown'])
 
 
+def settle(key):
+    fence = gw.record(key, '/reset')['fence']
+    gw.ask({'X-Key': key, 'X-Source': 'somebody',
+            'X-Scope': 'POST /reset'}, op='resolve', identify=1, fence=fence)
+
+
+def restart():
+    pid = gw.pid()
+    gw.end()
+    until(lambda: not os.path.exists('/proc/%d' % pid))
+    gw.command()
+    gw.wait_port()
+
+
+def test_restart():
+    """the store knows of them, and not only the process that made them"""
+    started = time.time()
+    for i in range(3):
+        gw.post('/reset', 'kept%d' % i)
+    ok(until(lambda: unknown()[1] == 3), 'three are unknown',
+       store()['unknown'])
+    counted = store()['unknown']['counted']
+    if REDIS is None and not SQLITE:
+        restart()
+        same(unknown(), (0, 0), 'shared memory ends with nginx')
+        return
+    time.sleep(2)
+    restart()
+    ok(until(lambda: unknown() == (0, 3)), 'they are after a restart',
+       store()['unknown'])
+    u = store()['unknown']
+    ok(1 <= u['oldest'] <= time.time() - started + 1, 'as old as they are', u)
+    ok(until(lambda: store()['unknown']['counted'] > counted),
+       'when they were counted')
+    same(len(store()['unknown']['records']), 3, 'which ones')
+    for i in range(3):
+        settle('kept%d' % i)
+    ok(until(lambda: unknown() == (0, 0)), 'and then they are settled',
+       store()['unknown'])
+
+
+def test_many():
+    """more than the list has room for"""
+    for i in range(80):
+        gw.post('/reset', 'many%d' % i)
+    ok(until(lambda: unknown()[1] == 80, 40), 'eighty are unknown',
+       store()['unknown']['now'])
+    same(len(store()['unknown']['records']), 64, 'some of them by name')
+    ok('idempotency_unknown{store="main"} 80\n'
+       in get('?format=prometheus').body.decode(), 'for Prometheus too')
+    for i in range(80):
+        settle('many%d' % i)
+    ok(until(lambda: unknown()[1] == 0, 40), 'then none is',
+       store()['unknown']['now'])
+
+
+def test_about():
+    s = stats()
+    text = get('?format=prometheus').body.decode()
+    with open(os.path.dirname(os.path.abspath(__file__))
+              + '/../src/ngx_http_idempotency.h') as f:
+        version = re.search(r'VERSION +"([\d.]+)"', f.read()).group(1)
+    same((s['version'], s['host']), (version, socket.gethostname()),
+         'which module, on which machine')
+    ok(re.search(r'^idempotency_build_info\{version="%s",nginx="[\d.]+",'
+                 r'host="%s"\} 1$' % (re.escape(version),
+                                      re.escape(socket.gethostname())),
+                 text, re.M), 'for Prometheus too', text[:400])
+    ok(0 <= s['time'] - s['since'] < 600, 'since when it counts', s['since'])
+    ok('idempotency_counting_since_timestamp_seconds %d\n' % s['since']
+       in text, 'for Prometheus too')
+    names = re.findall(r'requests_total\{server="",location="/later/",'
+                       r'result="(\w+)"\} 0\n', text)
+    same(sorted(names), sorted(s['locations'][0]['results']),
+         'each result of a location has a value before the first request')
+
+
 def test_death():
     up.hold()
     clients = [gw.call('/later/wait', 'dead%d' % i) for i in range(4)]
@@ -209,12 +289,15 @@ def test_reload():
     same(results('/'), expected, 'and go on')
 
 
+test_about()
 test_results()
 test_now()
 test_formats()
 test_unknown()
 test_promtool()
 test_reload()
+test_many()
+test_restart()
 test_death()
 gw.stop()
 finish()

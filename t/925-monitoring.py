@@ -43,7 +43,7 @@ def tell():
 
 
 # a request is counted when it has ended
-until(lambda: tell().count('result="new"} 1') == 2)
+until(lambda: tell().count('result="new"} 1\n') == 2)
 text = tell()
 told = set(re.findall(r'^# TYPE (\w+)', text, re.M))
 samples = set(re.findall(r'^(idempotency_\w+)', text, re.M))
@@ -93,6 +93,13 @@ same([a for a in alerts if a not in tests], [], 'each of them is tested')
 same([a for a in alerts if '`%s`' % a not in read('operate/monitoring.md')],
      [],
      'and docs say what to do')
+
+runbooks = re.findall(r"runbook_url: https://[^/]+/(\S+?)#(\S+)$", rules, re.M)
+same(len(runbooks), len(alerts), 'each alert has a page of docs')
+for page, anchor in sorted(set(runbooks)):
+    ok(anchor in [re.sub(r'[^a-z0-9 _-]', '', h.lower()).replace(' ', '-')
+                  for h in re.findall(r'^#+ (.*)$', read(page), re.M)],
+       'which exists: %s#%s' % (page, anchor))
 
 board = json.loads(read('monitoring/grafana.json'))
 exprs = [t['expr'] for p in board['panels'] for t in p['targets']]

@@ -6,6 +6,7 @@
 
 #include "ngx_http_idempotency_stats.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_idempotency_census.h"
 #include "ngx_idempotency_random.h"
 
 /* "config" writes it: ngx_http_idempotency_page[] */
@@ -194,6 +195,14 @@ ngx_http_idempotency_stats_start(ngx_http_idempotency_main_conf_t *imcf)
     ev->cancelable = 1;
 
     ngx_add_timer(ev, NGX_HTTP_IDEMPOTENCY_STATS_CHECK);
+
+    for (i = 0; i < imcf->stores.nelts; i++) {
+        if (ngx_idempotency_census_start(stores[i]) != NGX_OK) {
+            ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
+                          "no memory to count unknown outcomes of idempotency "
+                          "store \"%V\"", &stores[i]->name);
+        }
+    }
 }
 
 

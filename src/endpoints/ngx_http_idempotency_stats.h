@@ -33,8 +33,9 @@ typedef struct {
     ngx_idempotency_store_counts_t     counts;
     ngx_idempotency_store_now_t        now;
     ngx_idempotency_usage_t            usage;     /* embedded ones only */
-    ngx_uint_t                         unknown;   /* as far as noted */
+    ngx_uint_t                         unknown;   /* in the store */
     time_t                             oldest;    /* of these, its age */
+    time_t                             unknown_counted;  /* when, or 0 */
     size_t                             zone_unknown;  /* in the zone, all */
     size_t                             zone_unknown_bytes;
     ngx_idempotency_refusal_e          refusing;  /* the last new key */

@@ -152,9 +152,8 @@ static void
 ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
     ngx_uint_t n, ngx_http_idempotency_stats_store_t *store)
 {
-    time_t                     age;
-    ngx_uint_t                 i;
-    ngx_idempotency_unknown_t  unknown;
+    ngx_uint_t                      i;
+    ngx_idempotency_unknowns_sum_t  unknown;
 
     for (i = 0; i < counts->workers; i++) {
         ngx_http_idempotency_stats_sum((ngx_atomic_t *) &store->counts,
@@ -175,15 +174,13 @@ ngx_http_idempotency_stats_collect_store(ngx_idempotency_counts_t *counts,
 
     store->refusing = (ngx_idempotency_refusal_e) counts->health[n].refusing;
 
-    i = 0;
+    ngx_idempotency_unknowns_sum(&counts->unknowns[n], &unknown);
 
-    while (ngx_idempotency_unknowns_next(&counts->unknowns[n], &i, &unknown)
-           == NGX_OK)
-    {
-        age = ngx_time() - (time_t) unknown.since;
+    store->unknown = unknown.number;
+    store->unknown_counted = unknown.counted_at;
 
-        store->unknown++;
-        store->oldest = ngx_max(store->oldest, age);
+    if (unknown.number && unknown.oldest < ngx_time()) {
+        store->oldest = ngx_time() - unknown.oldest;
     }
 
     store->state = ngx_http_idempotency_stats_store_states

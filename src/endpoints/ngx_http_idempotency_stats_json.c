@@ -33,8 +33,13 @@ ngx_http_idempotency_stats_json(void *data, ngx_http_idempotency_text_t *text)
 
     ngx_uint_t  i;
 
-    ngx_http_idempotency_text_add(text, "{\"time\":%T,\"locations\":[",
-                                  ngx_time());
+    ngx_http_idempotency_text_add(text,
+        "{\"time\":%T,\"since\":%T,\"version\":\"%s\",\"nginx\":\"%s\","
+        "\"host\":\"",
+        ngx_time(), stats->imcf->counts->since, NGX_HTTP_IDEMPOTENCY_VERSION,
+        NGINX_VERSION);
+    ngx_http_idempotency_text_json(text, (ngx_str_t *) &ngx_cycle->hostname);
+    ngx_http_idempotency_text_add(text, "\",\"locations\":[");
 
     ngx_http_idempotency_stats_json_locations(stats, text);
 
@@ -197,8 +202,9 @@ ngx_http_idempotency_stats_json_unknown(
 
     ngx_http_idempotency_text_add(text,
         "\"unknown\":{\"total\":%uA,\"now\":%ui,\"oldest\":%T,"
-        "\"records\":[",
-        store->counts.unknown, store->unknown, store->oldest);
+        "\"counted\":%T,\"records\":[",
+        store->counts.unknown, store->unknown, store->oldest,
+        store->unknown_counted);
 
     i = 0;
     n = 0;

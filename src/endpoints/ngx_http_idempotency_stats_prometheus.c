@@ -27,6 +27,8 @@ typedef struct {
 } ngx_http_idempotency_stats_value_t;
 
 
+static void ngx_http_idempotency_stats_about(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_requests(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text,
     ngx_uint_t dry_run);
@@ -74,13 +76,18 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
       ngx_http_idempotency_stats_at(now.waiting) },
 
-    { "unknown", "gauge", "Unknown outcomes that this nginx knows of now.",
+    { "unknown", "gauge", "Unknown outcomes in the store now.",
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
       ngx_http_idempotency_stats_at(unknown) },
 
     { "unknown_oldest_seconds", "gauge", "Age of the oldest of these.",
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
       ngx_http_idempotency_stats_at(oldest) },
+
+    { "unknown_counted_timestamp_seconds", "gauge",
+      "When they were last counted in the store, 0 if not yet.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(unknown_counted) },
 
     { "unknown_total", "counter", "Requests whose outcome became unknown.",
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
@@ -181,6 +188,7 @@ ngx_http_idempotency_stats_prometheus(void *data,
 {
     ngx_http_idempotency_stats_t *stats = data;
 
+    ngx_http_idempotency_stats_about(stats, text);
     ngx_http_idempotency_stats_requests(stats, text, 0);
     ngx_http_idempotency_stats_requests(stats, text, 1);
     ngx_http_idempotency_stats_latencies(stats, text);
@@ -192,9 +200,29 @@ ngx_http_idempotency_stats_prometheus(void *data,
 }
 
 
+static void
+ngx_http_idempotency_stats_about(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_build_info Version of the module and of nginx.\n"
+        "# TYPE idempotency_build_info gauge\n"
+        "idempotency_build_info{version=\"%s\",nginx=\"%s\",host=\"",
+        NGX_HTTP_IDEMPOTENCY_VERSION, NGINX_VERSION);
+    ngx_http_idempotency_text_json(text, (ngx_str_t *) &ngx_cycle->hostname);
+    ngx_http_idempotency_text_add(text, "\"} 1\n"
+        "# HELP idempotency_counting_since_timestamp_seconds "
+        "When the counters began at zero.\n"
+        "# TYPE idempotency_counting_since_timestamp_seconds gauge\n"
+        "idempotency_counting_since_timestamp_seconds %T\n",
+        stats->imcf->counts->since);
+}
+
+
 /*
- * Results that never occurred have no line: most locations have few.  Dry runs
- * have a metric of their own, which is not added up with real results.
+ * Results that never occurred have a line too: the increase from none to the
+ * first one is seen only if there was a 0 before.  Dry runs have a metric of
+ * their own, which is not added up with real results.
  */
 
 static void
@@ -219,7 +247,7 @@ ngx_http_idempotency_stats_requests(ngx_http_idempotency_stats_t *stats,
     for (i = 0; i < stats->imcf->locations.nelts; i++) {
         for (n = 0; n < NGX_HTTP_IDEMPOTENCY_RESULTS; n++, cell++) {
 
-            if (*cell == 0 || location[i].dry_run != dry_run) {
+            if (location[i].dry_run != dry_run) {
                 continue;
             }
 

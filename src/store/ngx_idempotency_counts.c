@@ -12,6 +12,7 @@
 
 
 typedef struct {
+    time_t                          since;
     u_char                         *blocks;
     u_char                         *processes;
     ngx_idempotency_unknowns_t     *unknowns;
@@ -147,9 +148,12 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         zone->health = (ngx_idempotency_health_t *)
                            (zone->unknowns + counts->stores);
 
+        zone->since = ngx_time();
+
         shpool->data = zone;
     }
 
+    counts->since = zone->since;
     counts->blocks = zone->blocks;
     counts->processes = zone->processes;
     counts->unknowns = zone->unknowns;

@@ -116,6 +116,7 @@ typedef struct {
     ngx_uint_t                      stores;
     ngx_uint_t                      cells;
     uint32_t                        layout;      /* what the cells mean */
+    time_t                          since;       /* counting began */
     u_char                         *blocks;
     u_char                         *processes;
     ngx_idempotency_unknowns_t     *unknowns;    /* of each store */

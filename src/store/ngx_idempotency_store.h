@@ -326,7 +326,8 @@ struct ngx_idempotency_op_s {
     unsigned                        unsure:1;     /* failed, may have worked */
     unsigned                        expects:1;    /* expected is set */
     unsigned                        part:1;       /* of another operation on
-                                                     this store, see from.c */
+                                                     this store, see from.c, or
+                                                     a census: not counted */
 };
 
 

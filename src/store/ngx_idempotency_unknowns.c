@@ -1,6 +1,6 @@
 
 /*
- * A list of unknown records that this nginx has made or seen, for statistics.
+ * Unknown records of a store, for statistics: a list of some, and the number.
  */
 
 
@@ -96,4 +96,61 @@ ngx_idempotency_unknowns_next(ngx_idempotency_unknowns_t *unknowns,
     }
 
     return NGX_DECLINED;
+}
+
+
+void
+ngx_idempotency_unknowns_counting(ngx_idempotency_unknowns_t *unknowns,
+    ngx_uint_t number, time_t oldest)
+{
+    if (unknowns->counted_at == 0) {
+        unknowns->counted = number;
+        unknowns->counted_oldest = oldest;
+    }
+}
+
+
+void
+ngx_idempotency_unknowns_counted(ngx_idempotency_unknowns_t *unknowns,
+    ngx_uint_t number, time_t oldest)
+{
+    unknowns->counted = number;
+    unknowns->counted_oldest = oldest;
+    unknowns->counted_at = ngx_time();
+}
+
+
+void
+ngx_idempotency_unknowns_sum(ngx_idempotency_unknowns_t *unknowns,
+    ngx_idempotency_unknowns_sum_t *sum)
+{
+    time_t                     since;
+    ngx_uint_t                 i;
+    ngx_idempotency_unknown_t  unknown;
+
+    ngx_memzero(sum, sizeof(ngx_idempotency_unknowns_sum_t));
+
+    sum->counted_at = (time_t) unknowns->counted_at;
+
+    i = 0;
+
+    while (ngx_idempotency_unknowns_next(unknowns, &i, &unknown) == NGX_OK) {
+        since = (time_t) unknown.since;
+
+        if (sum->number++ == 0 || since < sum->oldest) {
+            sum->oldest = since;
+        }
+    }
+
+    if (unknowns->counted <= NGX_IDEMPOTENCY_UNKNOWNS) {
+        return;
+    }
+
+    sum->number = ngx_max(sum->number, unknowns->counted);
+
+    since = (time_t) unknowns->counted_oldest;
+
+    if (sum->oldest == 0 || since < sum->oldest) {
+        sum->oldest = since;
+    }
 }

@@ -1,6 +1,6 @@
 
 /*
- * A list of unknown records that this nginx has made or seen, for statistics.
+ * Unknown records of a store, for statistics: a list of some, and the number.
  */
 
 
@@ -43,8 +43,20 @@ typedef struct {
     ngx_atomic_t                    number;      /* of entries; too high if
                                                     a worker died */
     ngx_atomic_t                    checked;     /* entry to go on with */
+    ngx_atomic_t                    counted;     /* in the whole store ... */
+    ngx_atomic_t                    counted_oldest;  /* since, seconds */
+    ngx_atomic_t                    counted_at;  /* seconds; 0: not yet */
     ngx_idempotency_unknown_t       list[NGX_IDEMPOTENCY_UNKNOWNS];
 } ngx_idempotency_unknowns_t;
+
+
+/* what is known of all unknown records of a store */
+
+typedef struct {
+    ngx_uint_t                      number;
+    time_t                          oldest;      /* since then, or 0 */
+    time_t                          counted_at;  /* in the store, or 0 */
+} ngx_idempotency_unknowns_sum_t;
 
 
 /* notes an unknown record, if there is room */
@@ -61,6 +73,22 @@ void ngx_idempotency_unknowns_forget(ngx_idempotency_unknowns_t *unknowns,
  */
 ngx_int_t ngx_idempotency_unknowns_next(ngx_idempotency_unknowns_t *unknowns,
     ngx_uint_t *i, ngx_idempotency_unknown_t *unknown);
+
+/*
+ * The store has so many, the oldest of them since that time: so far, while the
+ * first count goes on, and in the end.  Each of them was noted before.
+ */
+void ngx_idempotency_unknowns_counting(ngx_idempotency_unknowns_t *unknowns,
+    ngx_uint_t number, time_t oldest);
+void ngx_idempotency_unknowns_counted(ngx_idempotency_unknowns_t *unknowns,
+    ngx_uint_t number, time_t oldest);
+
+/*
+ * All of them.  If they fit into the list it has them all, and is up to date;
+ * otherwise the last count tells.
+ */
+void ngx_idempotency_unknowns_sum(ngx_idempotency_unknowns_t *unknowns,
+    ngx_idempotency_unknowns_sum_t *sum);
 
 
 #endif /* _NGX_IDEMPOTENCY_UNKNOWNS_H_INCLUDED_ */
