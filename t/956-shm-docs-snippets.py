@@ -44,8 +44,8 @@ os.chdir(TOP)
 os.makedirs('build', exist_ok=True)
 found = [block for page in PAGES for block in blocks(page)]
 of = {kind: [block for block in found if block.kind == kind]
-      for kind in ('nginx', 'shell', 'json', 'prometheus', 'log', 'header',
-                   'text')}
+      for kind in ('nginx', 'shell', 'sql', 'json', 'prometheus', 'log',
+                   'header', 'text')}
 print('# ' + ', '.join('%d %s' % (len(v), k) for k, v in of.items()))
 
 same([b.name for b in of['text'] if not b.text.startswith(TEXT)], [],
@@ -72,6 +72,15 @@ for block in of['prometheus']:
                               capture_output=True, text=True)
     ok(done.returncode == 0, block.name + ': Prometheus takes it',
        done.stdout + done.stderr)
+
+# ---- statements, which an example runs ----
+
+example = ''
+for path in ('examples/payments/schema.sql', 'examples/payments/service'):
+    with open(path) as f:
+        example += ' '.join(f.read().split())
+same([b.name for b in of['sql'] if ' '.join(b.text.split()) not in example],
+     [], 'each statement is that of the example')
 
 # ---- configurations ----
 

@@ -29,7 +29,7 @@ CONTEXT = {
 
 SHELL = ('make', 'curl', 'sudo', 'umask', 'cat', 'sort', 'timeout', 'python3',
          'nginx', 'redis-cli', 'systemctl', './configure', 'examples/', 't/',
-         'promtool', 'prometheus', 'grep', 'sqlite3', '$ ')
+         'promtool', 'prometheus', 'grep', 'sqlite3', 'apt-get', '$ ')
 
 
 class Block:
@@ -46,6 +46,8 @@ class Block:
             return 'nginx'
         if first.startswith(SHELL):
             return 'shell'
+        if first.startswith(('CREATE TABLE', 'INSERT INTO')):
+            return 'sql'
         if first.startswith('{'):
             return 'json'
         if first.startswith('scrape_configs:'):
