@@ -70,4 +70,31 @@ ngx_http_idempotency_add_multi_header(ngx_http_request_t *r,
 #endif
 
 
+/*
+ * Angie, whose nginx_version is that of the nginx it follows.  The servers of
+ * a resolver are a list since 1.12, an array before and in nginx.  What its
+ * trees of locations point to is a name of a location since 1.3: one location
+ * can have several.
+ */
+
+#ifndef angie_version
+#define angie_version  0
+#endif
+
+#if (angie_version >= 1012000)
+#define ngx_http_idempotency_resolver_has_servers(r)  ((r)->connections != NULL)
+#else
+#define ngx_http_idempotency_resolver_has_servers(r)                          \
+    ((r)->connections.nelts != 0)
+#endif
+
+#if (angie_version >= 1003000)
+#define ngx_http_idempotency_loc_t             ngx_http_core_loc_t
+#define ngx_http_idempotency_loc_clcf(loc)     ((loc)->conf)
+#else
+#define ngx_http_idempotency_loc_t             ngx_http_core_loc_conf_t
+#define ngx_http_idempotency_loc_clcf(loc)     (loc)
+#endif
+
+
 #endif /* _NGX_HTTP_IDEMPOTENCY_COMPAT_H_INCLUDED_ */

@@ -400,7 +400,9 @@ ngx_http_idempotency_init(ngx_conf_t *cf)
 
         /* without "resolver" http{} has one that has no servers */
 
-        if (clcf->resolver && clcf->resolver->connections.nelts) {
+        if (clcf->resolver
+            && ngx_http_idempotency_resolver_has_servers(clcf->resolver))
+        {
             ngx_idempotency_redis_resolver(stores[i], clcf->resolver,
                                            clcf->resolver_timeout);
         }

@@ -391,25 +391,31 @@ static void
 ngx_http_idempotency_warn_named(ngx_conf_t *cf,
     ngx_http_idempotency_location_t *location, ngx_str_t *name)
 {
-    ngx_http_core_loc_conf_t         **clcf;
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_idempotency_loc_t       **loc;
     ngx_http_idempotency_place_t      *place;
     ngx_http_idempotency_loc_conf_t   *named;
 
-    clcf = location->cscf->named_locations;
+    loc = location->cscf->named_locations;
 
-    while (clcf && *clcf
-           && ((*clcf)->name.len != name->len
-               || ngx_strncmp((*clcf)->name.data, name->data, name->len)
-                  != 0))
+    while (loc && *loc
+           && ((*loc)->name.len != name->len
+               || ngx_strncmp((*loc)->name.data, name->data, name->len) != 0))
     {
-        clcf++;
+        loc++;
     }
 
-    if (clcf == NULL || *clcf == NULL || (*clcf)->handler == NULL) {
+    if (loc == NULL || *loc == NULL) {
         return;
     }
 
-    named = (*clcf)->loc_conf[ngx_http_idempotency_module.ctx_index];
+    clcf = ngx_http_idempotency_loc_clcf(*loc);
+
+    if (clcf->handler == NULL) {
+        return;
+    }
+
+    named = clcf->loc_conf[ngx_http_idempotency_module.ctx_index];
 
     if (named->store || named->warned) {
         return;

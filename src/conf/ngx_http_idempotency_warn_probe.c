@@ -9,7 +9,7 @@
 
 static ngx_http_core_loc_conf_t *ngx_http_idempotency_warn_find(
     ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri);
-static ngx_http_core_loc_conf_t *ngx_http_idempotency_warn_static(
+static ngx_http_idempotency_loc_t *ngx_http_idempotency_warn_static(
     ngx_http_location_tree_node_t *node, ngx_str_t *uri, ngx_uint_t *exact);
 static ngx_uint_t ngx_http_idempotency_warn_moves(ngx_conf_t *cf,
     void **confs);
@@ -100,15 +100,15 @@ ngx_http_idempotency_warn_probe(ngx_conf_t *cf,
 static ngx_http_core_loc_conf_t *
 ngx_http_idempotency_warn_find(ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri)
 {
-    ngx_uint_t                 exact;
-    ngx_http_core_loc_conf_t  *next;
+    ngx_uint_t                   exact;
+    ngx_http_idempotency_loc_t  *next;
 
     for ( ;; ) {
 
         next = ngx_http_idempotency_warn_static(clcf->static_locations, uri,
                                                 &exact);
         if (next && exact) {
-            return next;
+            return ngx_http_idempotency_loc_clcf(next);
         }
 
 #if (NGX_PCRE)
@@ -121,7 +121,7 @@ ngx_http_idempotency_warn_find(ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri)
             return clcf;
         }
 
-        clcf = next;
+        clcf = ngx_http_idempotency_loc_clcf(next);
     }
 }
 
@@ -131,13 +131,13 @@ ngx_http_idempotency_warn_find(ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri)
  * node whose "tree" it is in, see ngx_http_create_locations_tree().
  */
 
-static ngx_http_core_loc_conf_t *
+static ngx_http_idempotency_loc_t *
 ngx_http_idempotency_warn_static(ngx_http_location_tree_node_t *node,
     ngx_str_t *uri, ngx_uint_t *exact)
 {
-    ngx_int_t                  rc;
-    ngx_str_t                  rest;
-    ngx_http_core_loc_conf_t  *found;
+    ngx_int_t                    rc;
+    ngx_str_t                    rest;
+    ngx_http_idempotency_loc_t  *found;
 
     rest = *uri;
     found = NULL;
