@@ -7,6 +7,13 @@
 #include "ngx_http_idempotency_header.h"
 
 
+#define NGX_HTTP_IDEMPOTENCY_HEADER_DATE                                      \
+    (sizeof("Mon, 28 Sep 1970 06:00:00 GMT") - 1)
+
+
+static u_char *ngx_http_idempotency_header_date(ngx_pool_t *pool, time_t sec);
+
+
 ngx_table_elt_t *
 ngx_http_idempotency_header_add(ngx_list_t *list, ngx_str_t *name,
     ngx_str_t *value)
@@ -90,23 +97,46 @@ ngx_http_idempotency_header_expires(ngx_http_request_t *r,
 
     ngx_http_idempotency_header_hide(&r->headers_out.headers, name);
 
-    value.data = ngx_pnalloc(r->pool,
-                             sizeof("Mon, 28 Sep 1970 06:00:00 GMT") - 1);
-    if (value.data == NULL) {
-        return NGX_ERROR;
-    }
-
     tp = ngx_timeofday();
 
     asked = (uint64_t) tp->sec * 1000 + tp->msec
             - (ngx_current_msec - ctx->op->submitted);
 
-    value.len = ngx_http_time(value.data, (time_t) ((asked + msec) / 1000))
-                - value.data;
+    value.len = NGX_HTTP_IDEMPOTENCY_HEADER_DATE;
+    value.data = ngx_http_idempotency_header_date(r->pool,
+                                           (time_t) ((asked + msec) / 1000));
+    if (value.data == NULL) {
+        return NGX_ERROR;
+    }
 
     return ngx_http_idempotency_header_add(&r->headers_out.headers, name,
                                            &value)
            ? NGX_OK : NGX_ERROR;
+}
+
+
+/* Many answers in a row have the same date, which takes long to write. */
+
+static u_char *
+ngx_http_idempotency_header_date(ngx_pool_t *pool, time_t sec)
+{
+    u_char  *date;
+
+    static time_t  last = -1;
+    static u_char  text[NGX_HTTP_IDEMPOTENCY_HEADER_DATE];
+
+    if (sec != last) {
+        ngx_http_time(text, sec);
+        last = sec;
+    }
+
+    date = ngx_pnalloc(pool, NGX_HTTP_IDEMPOTENCY_HEADER_DATE);
+
+    if (date) {
+        ngx_memcpy(date, text, NGX_HTTP_IDEMPOTENCY_HEADER_DATE);
+    }
+
+    return date;
 }
 
 
