@@ -216,6 +216,12 @@ def not_as_without(h):
     h.add(h.module, status=405)
 
 
+def late_in_both(h):
+    h.add(h.plain, effect=900, runs=[900])
+    h.add(h.plain, status=504, runs=[901])
+    h.add(h.module, status=504, runs=[1])
+
+
 def hung(h):
     h.first()
     h.replay().hung = True
@@ -251,6 +257,7 @@ CASES = (
     (overtaken, ['S1', 'S6'], 'executed again after an answer, by policy'),
     (other_header, ['S8'], 'the header of another location'),
     (not_as_without, ['S9'], 'a first attempt that is refused'),
+    (late_in_both, [], 'a time-out that is met without the module as well'),
     (hung, ['A'], 'an attempt that does not end'),
 )
 
