@@ -11,14 +11,14 @@ from network import FAULTS
 
 PAGE = TOP + '/docs/clients/tested-clients.md'
 
-HEAD = '''# Clients tried
+HEAD = '''# Clients tested
 
 Results of `make clients`, which writes this page; `make test-clients`, a part
-of `make test-all`, runs the same and fails if a client was served wrongly.
+of `make test-all`, runs the same tests and fails if a client was served wrongly.
 HTTP clients, retry libraries and SDKs send a payment through a gateway while
-one thing fails. The upstream writes down what it executes.
+one thing fails. The upstream records what it executes.
 
-In every field of the tables below
+In every cell of the tables below
 
 - the payment was executed **at most once**,
 - the client ended with the answer of that execution, or with an error,
@@ -27,11 +27,12 @@ In every field of the tables below
 
 Without the module the same clients execute payments twice: the column "twice
 without" counts in how many of %(mutants)d faults
-(%(bare)s). If that is zero for a client that retries when an answer is lost, the run has
-failed: it could not have found anything.
+(%(bare)s). If that is zero for a client that retries lost answers, the run
+has failed: it could not have found anything.
 
 %(date)s with nginx %(nginx)s, %(system)s; the last change of
-`src/` is %(commit)s. From npm come the newest versions that Debian 12's Node 18 can run.
+`src/` is %(commit)s. Packages of npm are the newest versions that
+Debian 12's Node 18 can run.
 
 ## Faults
 
@@ -39,19 +40,18 @@ failed: it could not have found anything.
 |---|---|
 %(faults)s
 
-The gateway has `idempotency_in_progress wait=10s`, as in the README, but for
-`leaves-409`, where duplicates are refused. It is Redis that is away in
-`redis-down`; all others are on the embedded store. `upstream-silent` has a
+The gateway has `idempotency_in_progress wait=10s`, except for `leaves-409`, where
+duplicates are refused. In `redis-down` the store is Redis; all others use the
+embedded store. `upstream-silent` has a
 `proxy_read_timeout` of one second.
 
-## As they are
+## Clients with their own retries
 
-Clients with their own retries, switched on for POST, five at most, time-out
-ten seconds; which statuses they retry, and how they wait, is their own
-choice. `ok 2` means that the client had the answer after two requests, `409 3`
+Retries are switched on for POST, at most five, with a time-out of ten seconds;
+which statuses a client retries, and how it waits, is its own choice. `ok 2` means that the client had the answer after two requests, `409 3`
 that it gave up with that status after three, `error 1` that it reported a
 broken connection or a time-out, `**cut** 1` that it took the first half of an
-answer for all of it: a mistake of that client, which no gateway can mend.
+answer for all of it: a defect of that client, which no gateway can correct.
 
 | client | version | settings | twice without |
 |---|---|---|---|
@@ -59,11 +59,11 @@ answer for all of it: a mistake of that client, which no gateway can mend.
 
 %(table)s
 
-## As the guide says
+## Programs of the client guide
 
-The programs of [guide.md](guide.md), taken out of the page. They
-must end with the answer in every field in which there is one: not for 500,
-which is the answer, and not where the upstream executes and never answers.
+The programs of the [client guide](guide.md), as printed there. They must end with
+the answer wherever there is one: not for 500, which is the answer, and not where
+the upstream executes and never answers.
 
 | program | twice without |
 |---|---|
@@ -79,21 +79,20 @@ which is the answer, and not where the upstream executes and never answers.
 NOTES = '''
 ## Notes
 
-- 409 ends the retries of most libraries: their lists of statuses lack it. With
-  `wait=10s` (`leaves`) they need not know it. Otherwise their users add it to
-  the list, as the guide does, or the server answers `in_progress` with 503
+- Most libraries stop at 409, which is not in their lists of statuses. With
+  `wait=10s` (`leaves`) that does not matter. Otherwise add 409 to the list, as the
+  guide does, or let the server answer `in_progress` with 503
   (`idempotency_in_progress reject=503`).
-- superagent retries at once, without a pause: an outage of a second outlasts
-  its tries.
-- A connection that was kept open and breaks is tried again by curl and by Go's
-  net/http without being asked to; the latter does so because the request has
-  an `Idempotency-Key`.
+- superagent retries immediately, without a pause: an outage of one second is
+  longer than all its tries.
+- curl and Go's net/http retry without being asked to if a kept-alive connection
+  breaks; Go does so because the request has an `Idempotency-Key`.
 - Adyen's SDK reports a broken connection as a status 500, which no server has
   sent. It is an `error` here; a caller must not take it for the answer.
 - PayPal's and Adyen's SDK know only addresses of their companies, or only TLS:
   the test replaces the connection below them and nothing else.
-- SDKs send nothing that could keep a connection open before: they have no field
-  `kept`.
+- SDKs send no earlier request that could keep a connection open: they have no
+  cell `kept`.
 - Stripe's library has a test of its own, `t/185-stripe-library.py`.
 '''
 
