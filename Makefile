@@ -259,6 +259,7 @@ PARTS_seal   := store/ngx_idempotency_seal.c
 PARTS_transition := store/ngx_idempotency_transition.c
 PARTS_granted := $(PARTS_transition)
 PARTS_suspect := $(PARTS_transition)
+PARTS_trouble := store/ngx_idempotency_trouble.c
 PARTS_slot   := redis/ngx_idempotency_redis_slot.c
 PARTS_spool  := store/redis/ngx_idempotency_redis_spool.c
 PARTS_info   := redis/ngx_idempotency_redis_info.c

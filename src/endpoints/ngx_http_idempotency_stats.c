@@ -297,7 +297,7 @@ ngx_http_idempotency_stats_page_policy(ngx_http_request_t *r, u_char *nonce)
 }
 
 
-/* They may have been settled elsewhere, or have expired. */
+/* Unknowns may have been settled elsewhere, or have expired. */
 
 static void
 ngx_http_idempotency_stats_check(ngx_event_t *ev)
@@ -315,6 +315,8 @@ ngx_http_idempotency_stats_check(ngx_event_t *ev)
     for (i = 0; i < imcf->stores.nelts; i++) {
         ngx_idempotency_store_check(stores[i]);
     }
+
+    ngx_idempotency_trouble_sweep(imcf->counts->trouble);
 
     ngx_add_timer(ev, NGX_HTTP_IDEMPOTENCY_STATS_CHECK);
 }

@@ -12,6 +12,10 @@ static void ngx_http_idempotency_stats_json_locations(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_json_lookups(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_json_trouble(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
+static void ngx_http_idempotency_stats_json_troubles(
+    ngx_http_idempotency_text_t *text, uint64_t *kinds);
 static void ngx_http_idempotency_stats_json_store(
     ngx_http_idempotency_stats_store_t *store,
     ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text);
@@ -55,7 +59,11 @@ ngx_http_idempotency_stats_json(void *data, ngx_http_idempotency_text_t *text)
 
     ngx_http_idempotency_stats_json_lookups(stats, text);
 
-    ngx_http_idempotency_text_add(text, "]}\n");
+    ngx_http_idempotency_text_add(text, "],\"retry_doctor\":");
+
+    ngx_http_idempotency_stats_json_trouble(stats, text);
+
+    ngx_http_idempotency_text_add(text, "}\n");
 }
 
 
@@ -117,6 +125,75 @@ ngx_http_idempotency_stats_json_lookups(ngx_http_idempotency_stats_t *stats,
         ngx_http_idempotency_text_add(text, "\",\"store\":\"");
         ngx_http_idempotency_text_json(text, &lookup[i].store->name);
         ngx_http_idempotency_text_add(text, "\"}");
+    }
+}
+
+
+static void
+ngx_http_idempotency_stats_json_trouble(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_str_t                          label;
+    ngx_uint_t                         i, n;
+    ngx_idempotency_trouble_t         *trouble;
+    ngx_http_idempotency_location_t   *location;
+    ngx_idempotency_trouble_source_t  *source;
+
+    trouble = stats->imcf->counts->trouble;
+    location = stats->imcf->locations.elts;
+
+    source = ngx_palloc(stats->request->pool,
+                        sizeof(ngx_idempotency_trouble_source_t)
+                        * NGX_IDEMPOTENCY_TROUBLE_SOURCES);
+    if (source == NULL) {
+        text->failed = 1;
+        return;
+    }
+
+    n = ngx_idempotency_trouble_top(trouble, source);
+
+    ngx_http_idempotency_text_add(text, "{");
+    ngx_http_idempotency_stats_json_troubles(text, trouble->kinds);
+    ngx_http_idempotency_text_add(text,
+        ",\"missed\":%uA,\"replaced\":%uL,\"sources\":[",
+        trouble->missed, trouble->replaced);
+
+    for (i = 0; i < n; i++) {
+        ngx_http_idempotency_text_add(text, "%s{\"source\":\"%016xL\",",
+                                      i ? "," : "", source[i].source);
+        ngx_http_idempotency_stats_json_troubles(text, source[i].kinds);
+
+        label.data = source[i].label;
+        label.len = source[i].label_len;
+
+        ngx_http_idempotency_text_add(text, ",\"label\":\"");
+        ngx_http_idempotency_text_json(text, &label);
+        ngx_http_idempotency_text_add(text, "\",\"location\":\"");
+
+        if (source[i].location < stats->imcf->locations.nelts) {
+            ngx_http_idempotency_text_json(text,
+                                      &location[source[i].location].location);
+        }
+
+        ngx_http_idempotency_text_add(text,
+            "\",\"error\":%uL,\"last\":%T}", source[i].error,
+            source[i].last);
+    }
+
+    ngx_http_idempotency_text_add(text, "]}");
+}
+
+
+static void
+ngx_http_idempotency_stats_json_troubles(ngx_http_idempotency_text_t *text,
+    uint64_t *kinds)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IDEMPOTENCY_TROUBLE_N; i++) {
+        ngx_http_idempotency_text_add(text, "%s\"%s\":%uL", i ? "," : "",
+                                      ngx_idempotency_trouble_kinds[i],
+                                      kinds[i]);
     }
 }
 

@@ -32,6 +32,8 @@ static void ngx_http_idempotency_stats_about(
 static void ngx_http_idempotency_stats_requests(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text,
     ngx_uint_t dry_run);
+static void ngx_http_idempotency_stats_trouble(
+    ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_latencies(
     ngx_http_idempotency_stats_t *stats, ngx_http_idempotency_text_t *text);
 static void ngx_http_idempotency_stats_latency(
@@ -191,6 +193,7 @@ ngx_http_idempotency_stats_prometheus(void *data,
     ngx_http_idempotency_stats_about(stats, text);
     ngx_http_idempotency_stats_requests(stats, text, 0);
     ngx_http_idempotency_stats_requests(stats, text, 1);
+    ngx_http_idempotency_stats_trouble(stats, text);
     ngx_http_idempotency_stats_latencies(stats, text);
     ngx_http_idempotency_stats_failures(stats, text);
     ngx_http_idempotency_stats_up(stats, text);
@@ -259,6 +262,28 @@ ngx_http_idempotency_stats_requests(ngx_http_idempotency_stats_t *stats,
             ngx_http_idempotency_text_add(text, "\",result=\"%V\"} %uA\n",
                 &ngx_http_idempotency_result_names[n], *cell);
         }
+    }
+}
+
+
+/* not by source: there may be any number of them */
+
+static void
+ngx_http_idempotency_stats_trouble(ngx_http_idempotency_stats_t *stats,
+    ngx_http_idempotency_text_t *text)
+{
+    ngx_uint_t  i;
+
+    ngx_http_idempotency_text_add(text,
+        "# HELP idempotency_client_trouble_total "
+        "What clients do wrong when they retry.\n"
+        "# TYPE idempotency_client_trouble_total counter\n");
+
+    for (i = 0; i < NGX_IDEMPOTENCY_TROUBLE_N; i++) {
+        ngx_http_idempotency_text_add(text,
+            "idempotency_client_trouble_total{kind=\"%s\"} %uL\n",
+            ngx_idempotency_trouble_kinds[i],
+            stats->imcf->counts->trouble->kinds[i]);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_dry_run.h"
 #include "ngx_http_idempotency_suspect.h"
+#include "ngx_http_idempotency_trouble.h"
 #include "ngx_http_idempotency_upstream.h"
 #include "ngx_http_idempotency_wait.h"
 
@@ -54,6 +55,8 @@ ngx_http_idempotency_claim_end(ngx_http_idempotency_ctx_t *ctx)
             ngx_idempotency_count(imcf->cells[ctx->conf->location
                                               * NGX_HTTP_IDEMPOTENCY_RESULTS
                                               + ctx->result]);
+
+            ngx_http_idempotency_trouble_end(ctx, imcf->counts->trouble);
         }
     }
 

@@ -17,6 +17,7 @@ typedef struct {
     u_char                         *processes;
     ngx_idempotency_unknowns_t     *unknowns;
     ngx_idempotency_health_t       *health;
+    ngx_idempotency_trouble_t      *trouble;
 } ngx_idempotency_counts_zone_t;
 
 
@@ -76,7 +77,8 @@ ngx_idempotency_counts_create(ngx_conf_t *cf,
     size = ngx_idempotency_counts_block(counts) * counts->workers
            + ngx_idempotency_counts_process(counts) * NGX_MAX_PROCESSES
            + counts->stores * (sizeof(ngx_idempotency_unknowns_t)
-                               + sizeof(ngx_idempotency_health_t));
+                               + sizeof(ngx_idempotency_health_t))
+           + sizeof(ngx_idempotency_trouble_t);
 
     counts->zone = ngx_shared_memory_add(cf, &name,
                                          ngx_align(size, ngx_pagesize)
@@ -137,7 +139,8 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         zone->blocks = ngx_slab_calloc(shpool, blocks + processes
                            + counts->stores
                              * (sizeof(ngx_idempotency_unknowns_t)
-                                + sizeof(ngx_idempotency_health_t)));
+                                + sizeof(ngx_idempotency_health_t))
+                           + sizeof(ngx_idempotency_trouble_t));
         if (zone->blocks == NULL) {
             return NGX_ERROR;
         }
@@ -147,6 +150,8 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
                              (zone->processes + processes);
         zone->health = (ngx_idempotency_health_t *)
                            (zone->unknowns + counts->stores);
+        zone->trouble = (ngx_idempotency_trouble_t *)
+                            (zone->health + counts->stores);
 
         zone->since = ngx_time();
 
@@ -158,6 +163,7 @@ ngx_idempotency_counts_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     counts->processes = zone->processes;
     counts->unknowns = zone->unknowns;
     counts->health = zone->health;
+    counts->trouble = zone->trouble;
 
     return NGX_OK;
 }

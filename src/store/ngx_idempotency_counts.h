@@ -11,6 +11,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include "ngx_idempotency_redis_counts.h"
+#include "ngx_idempotency_trouble.h"
 #include "ngx_idempotency_unknowns.h"
 
 
@@ -121,6 +122,7 @@ typedef struct {
     u_char                         *processes;
     ngx_idempotency_unknowns_t     *unknowns;    /* of each store */
     ngx_idempotency_health_t       *health;      /* of each store */
+    ngx_idempotency_trouble_t      *trouble;     /* of clients */
 } ngx_idempotency_counts_t;
 
 

@@ -27,8 +27,8 @@ CONTEXT = {
     'server': {'location', 'listen'},
 }
 
-SHELL = ('make', 'curl', 'sudo', 'umask', 'cat', 'sort', 'timeout', 'python3',
-         'nginx', 'redis-cli', 'systemctl', './configure', 'examples/', 't/',
+SHELL = ('make', 'curl', 'printf', 'sudo', 'umask', 'cat', 'sort', 'timeout',
+         'python3', 'nginx', 'redis-cli', 'systemctl', './configure', 'examples/', 't/',
          'promtool', 'prometheus', 'grep', 'sqlite3', 'apt-get', '$ ')
 
 
