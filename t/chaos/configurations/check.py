@@ -309,7 +309,7 @@ def s8(op):
 
 def s9(op):
     """Those whom nginx does not let in do not count as attempts."""
-    if op.unsteady:
+    if op.unsteady or op.config.stops_auth():
         return
     for o in op.outcomes:
         mine = plainly(op, o)

@@ -115,6 +115,12 @@ class Config:
             for block in self.blocks() for line in block.items
             if isinstance(line, str))
 
+    def stops_auth(self):
+        """Whether error pages answer an auth_request, but for the module."""
+        return self.server.own('error_page') and any(
+            b.name == 'aux_auth' and b.own('proxy_pass') == 'http://GONE'
+            and not b.own('error_page') for b in self.blocks())
+
     def blocks(self):
         def walk(block):
             yield block
