@@ -232,9 +232,25 @@ try:
     same((statuses(got), got[0].split('\n')[-2:] == got[1].split('\n')[-2:],
           ['Idempotent-Replayed: true' in a for a in got]),
          ([201, 201], True, [False, True]), 'README.md: try it')
-    lines = [line for line in printed if line.startswith('curl ')]
-    first = run_curl(''.join(lines).strip(), port)
-    same(statuses(first), [201, 201, 422, 400, 201], 'make run: what it prints')
+    lines = [line for line in printed if re.match('curl |fence=', line)]
+    out = subprocess.run(['bash', '-c', ''.join(lines)], capture_output=True,
+                         text=True, timeout=120).stdout
+    first = ['HTTP/' + a for a in out.split('HTTP/')[1:]]
+    same(statuses(first), [201, 201, 422, 400, 201,
+                           504, 409, 200, 201, 504, 200],
+         'make run: what it prints')
+    ok('found in the books' in first[8], 'an unknown is settled', first[8])
+    ok('found by its key' in first[10], 'another by a probe', first[10])
+    pages = [line.split()[0] for line in printed
+             if re.match(r' +http://[\w.:]+/', line)]
+    same([p.rpartition('/')[2] for p in pages], ['stats', 'policy'],
+         'make run: pages')
+    for page in pages:
+        got = subprocess.run(['curl', '-si', '-m', '30', '-H',
+                              'Accept: text/html', page],
+                             capture_output=True, text=True).stdout
+        ok(' 200 ' in got[:15] and '</html>' in got, 'which is there: ' + page,
+           got[:300])
     loop, = [line for line in printed if line.startswith('for i')]
     out = subprocess.run(['bash', '-c', loop], capture_output=True,
                          text=True, timeout=60).stdout
@@ -244,8 +260,10 @@ try:
     until(lambda: not listens(port), 20)
     demo, printed = run_demo(port)
     again, = run_curl(lines[0].strip(), port)
-    same(('Idempotent-Replayed: true' in again, again.split('\n')[-1]),
-         (True, first[0].split('\n')[-1]), 'make run: a restart keeps the key')
+    same(('Idempotent-Replayed: true' in again,
+          again.strip().split('\n')[-1]),
+         (True, first[0].strip().split('\n')[-1]),
+         'make run: a restart keeps the key')
     ok('still known' in ''.join(printed), 'make run: and says so', printed)
 finally:
     stop_demo(demo)
