@@ -16,6 +16,7 @@
 #   make test-asan  the test files with AddressSanitizer and UBSan (FILES=)
 #   make test-redis the tests of Redis with another server binary (REDIS=)
 #   make test-sqlite  all test files on SQLite (FILES=)
+#   make test-postgres  all test files on PostgreSQL (FILES=)
 #   make test-valgrind  some test files under valgrind (FILES=)
 #   make test-clients  HTTP clients and SDKs from Debian and npm, with faults
 #   make test-all   all of these, in their long forms
@@ -54,7 +55,7 @@ SOURCES   := config config.make $(shell find src t/module -type f)
 
 .PHONY: all help debug clang run test lint unit model install bench clean \
         chaos clients coverage deb deps fuzz fuzz-short screenshots sizing \
-        test-all test-asan test-clients test-deb test-redis test-sqlite test-valgrind
+        test-all test-asan test-clients test-deb test-postgres test-redis test-sqlite test-valgrind
 
 all: $(BUILD)/$(MODULE)
 
@@ -97,10 +98,10 @@ clang: $(BUILD)/clang/$(MODULE)
 
 # What building needs, and what "make lint" and "make test" need besides.
 PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev libsqlite3-dev \
-                 gcc
+                 libpq-dev gcc
 LINT_PACKAGES := binutils lua5.1 lua-check
 TEST_PACKAGES := chromium chromium-driver clang curl $(LINT_PACKAGES) \
-                 libtest-base-perl openssl perl procps prometheus python3 \
+                 libtest-base-perl openssl perl postgresql procps prometheus python3 \
                  redis-server spin sqlite3 $(shell cat examples/*/packages)
 
 deps:
@@ -126,6 +127,11 @@ test-sqlite: all debug
 	@t/tools/npm
 	@TEST_NGINX_BINARY=$(NGINX) t/tools/run --sqlite $(FILES)
 
+test-postgres: all debug
+	@t/tools/install $(TEST_PACKAGES)
+	@t/tools/npm
+	@TEST_NGINX_BINARY=$(NGINX) t/tools/run --postgres $(FILES)
+
 # Clients as people have them, and the programs of docs/clients/guide.md.  What
 # cannot be had is reported as not run.  Three minutes, most of them waiting.
 CLIENT_PACKAGES := default-jdk-headless golang-go \
@@ -147,7 +153,7 @@ test-all: export MOVES := 20
 test-all: export FAILOVERS := 40
 test-all: export EVERY := 1
 test-all: export TEST_TIMEOUT := 3600
-test-all: test test-clients test-sqlite test-deb model fuzz-short test-asan
+test-all: test test-clients test-sqlite test-postgres test-deb model fuzz-short test-asan
 
 # nginx and the module with sanitizers; the files do not know the difference.
 ASAN_PACKAGES := dpkg-dev libpcre2-dev zlib1g-dev

@@ -19,7 +19,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
-from gateway import (REDIS, SQLITE, Gateway, Ledger, finish,  # noqa: E402
+from gateway import (POSTGRES, REDIS, SQLITE, Gateway, Ledger, finish,  # noqa: E402
                      ok, same, until)
 
 up = Ledger()
@@ -83,9 +83,9 @@ def test_results():
          'operations of the store')
     same(sum(s['claim']['buckets']), 11, 'by how long they took')
     same((s['health'], s['why']), ('ok', ''), 'the store is well')
-    same(s['kind'], 'redis' if REDIS else 'sqlite' if SQLITE else 'shm',
-         'the kind of the store')
-    if REDIS is None:
+    same(s['kind'], 'redis' if REDIS else 'sqlite' if SQLITE
+         else 'postgres' if POSTGRES else 'shm', 'the kind of the store')
+    if REDIS is None and not POSTGRES:
         same(s['zone']['records'], 7, 'records in the zone')
         ok(SQLITE or 0 < s['zone']['free'] < s['zone']['size'],
            'room in the zone')

@@ -8,6 +8,7 @@
 #include "ngx_idempotency_from.h"
 #include "ngx_idempotency_redis.h"
 #include "ngx_idempotency_shm.h"
+#include "ngx_idempotency_postgres.h"
 #include "ngx_idempotency_sqlite.h"
 
 
@@ -196,6 +197,12 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
                                              &ngx_http_idempotency_module);
     }
 
+    if (ngx_idempotency_postgres_is_target(&value[2])) {
+        return ngx_idempotency_postgres_create(cf, store, &value[2],
+                                               cf->args->nelts - 2,
+                                               &ngx_http_idempotency_module);
+    }
+
     if (ngx_idempotency_redis_is_target(&value[2])) {
         return ngx_idempotency_redis_create(cf, store, &value[2],
                                             cf->args->nelts - 2,
@@ -206,7 +213,7 @@ ngx_http_idempotency_conf_store(ngx_conf_t *cf, ngx_command_t *cmd,
                        "invalid target \"%V\" in \"idempotency_store\", it "
                        "must be \"shm:SIZE\", as in \"shm:10m\", "
                        "\"sqlite:PATH\", or a URL that begins with "
-                       "\"redis\"", &value[2]);
+                       "\"redis\" or \"postgres://\"", &value[2]);
 
     return NGX_CONF_ERROR;
 }

@@ -29,10 +29,12 @@ from shm import (MODULE, NGINX, TOP, finish, free_port, ok,  # noqa: E402,F401
 from ledger import Ledger, filler  # noqa: E402,F401
 
 # the second run of the tests is on Redis: see t/tools/with-redis; a third one
-# may be on SQLite, where it is a folder: see t/tools/with-sqlite
+# may be on SQLite, where it is a folder: see t/tools/with-sqlite; and one on
+# PostgreSQL: see t/tools/with-postgres
 STORE = os.environ.get('TEST_NGINX_STORE')
 SQLITE = STORE if STORE and STORE.startswith('sqlite:') else None
-REDIS = None if SQLITE else STORE
+POSTGRES = STORE if STORE and STORE.startswith('postgres:') else None
+REDIS = None if SQLITE or POSTGRES else STORE
 
 # the target of a store that the store under test takes over from; "same": one
 # of the same kind
@@ -137,6 +139,12 @@ class Gateway:
             return '%s/%s.db %s' % (
                 SQLITE, name,
                 os.environ.get('TEST_SQLITE_OPTIONS', 'timeout=5s'))
+        if POSTGRES:
+            subprocess.run([TOP + '/t/tools/postgres-schema', name],
+                           check=True)
+            return '%s schema=%s %s' % (
+                POSTGRES, name,
+                os.environ.get('TEST_POSTGRES_STORE', 'timeout=5s'))
         if REDIS is None:
             return 'shm:' + size
         return '%s prefix=%s:' % (REDIS, name)
