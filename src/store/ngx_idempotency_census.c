@@ -20,6 +20,7 @@
 #define NGX_IDEMPOTENCY_CENSUS_REST_MAX   600000
 #define NGX_IDEMPOTENCY_CENSUS_RETRY      1000   /* after a failure */
 #define NGX_IDEMPOTENCY_CENSUS_RETRY_MAX  60000
+#define NGX_IDEMPOTENCY_CENSUS_REFUSED_MAX  3600000
 
 
 /* the count of one store that goes on */
@@ -154,7 +155,7 @@ ngx_idempotency_census_none(ngx_idempotency_store_t *store)
 static void
 ngx_idempotency_census_done(ngx_idempotency_op_t *op)
 {
-    ngx_msec_t                 page;
+    ngx_msec_t                 page, max;
     ngx_idempotency_census_t  *census;
 
     census = op->data;
@@ -162,15 +163,21 @@ ngx_idempotency_census_done(ngx_idempotency_op_t *op)
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE
         || op->result != NGX_IDEMPOTENCY_OK)
     {
-        /* from the beginning: the cursor may be of a server that is gone */
+        /*
+         * From the beginning: the cursor may be of a server that is gone.  A
+         * user of Redis without SCAN is refused always, which is logged.
+         */
+
+        max = (op->error == NGX_IDEMPOTENCY_ERROR_REFUSED)
+              ? NGX_IDEMPOTENCY_CENSUS_REFUSED_MAX
+              : NGX_IDEMPOTENCY_CENSUS_RETRY_MAX;
 
         ngx_idempotency_op_drop(op);
 
         census->cursor.len = 0;
         ngx_idempotency_census_next(census, census->retry);
 
-        census->retry = ngx_min(2 * census->retry,
-                                NGX_IDEMPOTENCY_CENSUS_RETRY_MAX);
+        census->retry = ngx_min(2 * census->retry, max);
         return;
     }
 
