@@ -137,7 +137,7 @@ Client: c
  . "Content-Language: en\n"
  . "Idempotency-Retry: same-key\n!Retry-After\n!Idempotent-Replayed"]
 --- response_body_like eval
-['^POST', 'if this is a retry, send the first body unchanged; a new key only '
+['^POST', 'If this is a retry, send the first body unchanged; use a new key only '
           . 'for another operation']
 --- problems: - key_reused
 
@@ -213,7 +213,7 @@ Idempotency-Key: k
  . "!Idempotent-Replayed",
  "Idempotency-Retry: same-key\n!Retry-After"]
 --- response_body_like eval
-['do not use a new key', 'do not use a new key', 'send the first body']
+['Do not use a new key', 'do not use a new key', 'send the first body']
 --- problems: outcome_unknown outcome_unknown key_reused
 
 

@@ -211,7 +211,7 @@ def problem(a, status, code, name):
     if body.get('type') == 'about:blank':
         same(body['title'], PHRASES[status], name + ': title')
     if code == 'outcome_unknown':
-        ok('do not use a new key' in body['detail'], name + ': detail')
+        ok('Do not use a new key' in body['detail'], name + ': detail')
     return body
 
 

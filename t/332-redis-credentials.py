@@ -240,7 +240,7 @@ def certificates():
         replace(certs.path('trust.pem'), f.read())
     cut(server)
     ok(until(lambda: new(gw) == 201, 15), 'certificates: the second ones')
-    ok('has read its certificates anew' in gw.log(), 'certificates: a line')
+    ok('has reloaded its certificates' in gw.log(), 'certificates: a line')
 
     # a certificate whose key is not there yet, and what is none
     for name, text in (('client.pem', open(certs.path('one.pem')).read()),

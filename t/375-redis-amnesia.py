@@ -349,7 +349,7 @@ def workers_change(up):
 
     taken_again(gw, '/ok', 'change-new')
     ok(time.time() - noticed > 7, 'when the time is over')
-    same(gw.log().count('takes new keys again'), 1, 'which is said once')
+    same(gw.log().count('accepts new keys again'), 1, 'which is said once')
     same(losses(gw), 1, 'workers change: it was noticed once')
     gw.stop()
     redis.remove()

@@ -403,7 +403,7 @@ ngx_idempotency_redis_credentials_renewed(ngx_idempotency_redis_cmd_t *cmd,
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                   "idempotency store \"%V\" refused the new password of "
-                  "\"%V\", node \"%V\"; the connection goes on with the old "
+                  "\"%V\", node \"%V\"; the connection continues with the old "
                   "one", &conn->redis->name, &account->password_file,
                   &conn->peer->name);
 }
@@ -496,8 +496,8 @@ ngx_idempotency_redis_credentials_certificates(ngx_idempotency_redis_t *redis)
         redis->ssl_warned = 0;
 
         ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" has read its certificates "
-                      "anew", &redis->name);
+                      "idempotency store \"%V\" has reloaded its "
+                      "certificates", &redis->name);
         return;
     }
 

@@ -159,8 +159,8 @@ ngx_idempotency_redis_loss_shard(ngx_idempotency_redis_t *redis,
 
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                       "idempotency store \"%V\" has had more masters than can "
-                      "be watched: if the last ones forget what they have "
-                      "acknowledged, that will not be noticed", &redis->name);
+                      "be watched: a loss of data on the last ones will not "
+                      "be detected", &redis->name);
     }
 
     return NULL;
@@ -639,9 +639,9 @@ ngx_idempotency_redis_loss_warn(ngx_idempotency_redis_t *redis,
                                            NGX_IDEMPOTENCY_REDIS_ONCE_INCR))
     {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" may not use INCR: if the "
-                      "server forgets what it has acknowledged, that will "
-                      "not be noticed; allow INCR and PEXPIRE",
+                      "idempotency store \"%V\" may not use INCR: a "
+                      "loss of data in Redis will not be detected; allow "
+                      "INCR and PEXPIRE",
                       &redis->name);
     }
 

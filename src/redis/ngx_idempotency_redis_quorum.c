@@ -295,7 +295,7 @@ ngx_idempotency_redis_quorum_warn(ngx_idempotency_redis_t *redis)
                   "idempotency store \"%V\": the sentinel \"%V\" names \"%V\" "
                   "with the epoch %L after %L, and no majority of the %ui "
                   "sentinels in the target agrees, of which %ui answered: it "
-                  "is not believed", &redis->name, &best->node->peer.name,
+                  "is ignored", &redis->name, &best->node->peer.name,
                   &best->host, best->epoch,
                   shared->followed ? shared->epoch : -1, watch->n, own);
 }

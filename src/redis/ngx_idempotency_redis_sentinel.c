@@ -255,8 +255,8 @@ ngx_idempotency_redis_sentinel_master_reply(ngx_idempotency_redis_node_t *node,
     }
 
     ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                  "idempotency store \"%V\" is no longer at \"%V\", the "
-                  "sentinels are asked", &redis->name, &node->peer.name);
+                  "idempotency store \"%V\" is no longer at \"%V\", asking "
+                  "the sentinels", &redis->name, &node->peer.name);
 
     ngx_idempotency_redis_topology_wait(redis, cmd);
     ngx_idempotency_redis_node_move(node);

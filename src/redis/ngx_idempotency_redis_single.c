@@ -110,7 +110,7 @@ ngx_idempotency_redis_single_reply(ngx_idempotency_redis_node_t *node,
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\" refuses: \"%V\", node "
-                      "\"%V\": a master is looked for", &node->redis->name,
+                      "\"%V\": looking for a master", &node->redis->name,
                       &text, &node->at.name);
     }
 

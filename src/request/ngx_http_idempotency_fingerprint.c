@@ -546,9 +546,10 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
         if (secret == NULL) {
             ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                           "idempotency record \"%*xs\" was made with a "
-                          "secret that is not known: keep old ones behind the "
-                          "first \"idempotency_secret\" for as long as "
-                          "records live", (size_t) 8, ctx->id.digest);
+                          "secret that is not known: keep old secrets "
+                          "after the first \"idempotency_secret\" until "
+                          "their records have expired", (size_t) 8,
+                          ctx->id.digest);
             return NGX_DECLINED;
         }
     }

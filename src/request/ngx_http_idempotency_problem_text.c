@@ -84,8 +84,8 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("key_reused"), ngx_string("same-key"), ngx_null_string,
       ngx_string("Idempotency key is already used"),
       ngx_string("This idempotency key was used before with another request, "
-                 "and this one was not executed: if this is a retry, send "
-                 "the first body unchanged; a new key only for another "
+                 "and this one was not executed. If this is a retry, send the "
+                 "first body unchanged; use a new key only for another "
                  "operation.") },
 
     { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_IN_PROGRESS,
@@ -124,8 +124,8 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
     { ngx_string("410 Gone"), NGX_HTTP_IDEMPOTENCY_REJECTED,
       ngx_string("key_cancelled"), ngx_string("never"), ngx_null_string,
       ngx_string("Idempotency key was cancelled"),
-      ngx_string("This idempotency key was cancelled before a request with it "
-                 "was executed. None is.") },
+      ngx_string("This idempotency key was cancelled before any request with "
+                 "it was executed. No request with it will be executed.") },
 
     { ngx_string("503 Service Unavailable"), NGX_HTTP_IDEMPOTENCY_STORE_ERROR,
       ngx_string("store_unavailable"), ngx_string("same-key"), ngx_string("1"),
@@ -159,10 +159,10 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
     { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OUT_OF_ORDER,
       ngx_string("out_of_order"), ngx_string("never"), ngx_null_string,
       ngx_string("Number is out of order"),
-      ngx_string("Requests are executed in the order of their numbers, and it "
-                 "is not the turn of this one. It was not executed now. Go on "
-                 "with the number that is expected, or with a higher "
-                 "epoch.") },
+      ngx_string("Requests are executed in the order of their numbers, and "
+                 "this number is not accepted now. The request was not "
+                 "executed now. Continue with the expected number, or raise "
+                 "the epoch.") },
 
     { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_REJECTED,
       ngx_string("suspected_duplicate"), ngx_string("never"), ngx_null_string,
@@ -184,8 +184,8 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
       ngx_string("outcome_unknown"), ngx_string("same-key"), ngx_string("60"),
       ngx_string("Outcome of the request is unknown"),
       ngx_string("The request was sent, and no whole answer came back: it may "
-                 "have been executed. To learn what happened, do not use a "
-                 "new key, retry later with the same one.") },
+                 "have been executed. Do not use a new key: retry later with "
+                 "the same one to learn what happened.") },
 
     { ngx_string("404 Not Found"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("not_found"), ngx_string("same-key"), ngx_null_string,
@@ -226,7 +226,7 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
     { ngx_string("405 Method Not Allowed"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("method_not_allowed"), ngx_string("never"), ngx_null_string,
       ngx_string("Method is not allowed"),
-      ngx_string("The header Allow tells which methods are.") },
+      ngx_string("The header Allow lists the allowed methods.") },
 
     { ngx_string("413 Content Too Large"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("answer_too_large"), ngx_string("never"), ngx_null_string,

@@ -123,8 +123,8 @@ ngx_idempotency_wait_join(ngx_idempotency_waiter_t *waiter,
             ngx_idempotency_wait_logged = ngx_time();
 
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                          "idempotency store \"%V\": %d requests wait for "
-                          "others in this worker, the next ones are refused",
+                          "idempotency store \"%V\": %d requests wait in "
+                          "this worker, further ones are refused",
                           &op->store->name, NGX_IDEMPOTENCY_WAIT_MAX);
         }
 

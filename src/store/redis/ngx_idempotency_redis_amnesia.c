@@ -303,7 +303,7 @@ ngx_idempotency_redis_amnesia_shard_refusal(ngx_idempotency_redis_ctx_t *ctx,
 
     if (ngx_atomic_cmp_set(&shard->until, until, 0)) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                      "idempotency store \"%V\" takes new keys again",
+                      "idempotency store \"%V\" accepts new keys again",
                       &ctx->store->name);
     }
 
