@@ -73,14 +73,38 @@ for block in of['prometheus']:
     ok(done.returncode == 0, block.name + ': Prometheus takes it',
        done.stdout + done.stderr)
 
-# ---- statements, which an example runs ----
+# ---- statements: an example runs them, or they name what a schema has ----
 
-example = ''
-for path in ('examples/payments/schema.sql', 'examples/payments/service'):
-    with open(path) as f:
-        example += ' '.join(f.read().split())
-same([b.name for b in of['sql'] if ' '.join(b.text.split()) not in example],
-     [], 'each statement is that of the example')
+
+def words(*paths):
+    out = ''
+    for path in paths:
+        with open(path) as f:
+            out += ' ' + ' '.join(f.read().split())
+    return out
+
+
+example = words('examples/payments/schema.sql', 'examples/payments/service')
+schema = words(*glob.glob('src/store/postgres/**/*.sql', recursive=True))
+POSTGRES = {'as', 'by', 'on', 'in', 'count', 'encode', 'hex', 'to_timestamp',
+            'nullif', 'nginx', 'pg_stat_user_tables', 'n_tup_hot_upd',
+            'n_tup_upd', 'n_dead_tup', 'last_autovacuum', 'schemaname',
+            'relname', 'hot_percent', 'pg_size_pretty',
+            'pg_total_relation_size'}
+
+
+def foreign(block):
+    """names of a statement that are neither PostgreSQL's nor the schema's"""
+    if ' '.join(block.text.split()) in example:
+        return set()
+    code = re.sub(r'--.*', '', block.text)
+    return {word for word in re.findall(r'\b[a-z_]+\b', code)
+            if word not in POSTGRES
+            and not re.search(r'\b%s\b' % word, schema)}
+
+
+same([(b.name, foreign(b)) for b in of['sql'] if foreign(b)], [],
+     'each statement names what is there')
 
 # ---- configurations ----
 

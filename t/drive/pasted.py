@@ -29,7 +29,7 @@ CONTEXT = {
 
 SHELL = ('make', 'curl', 'printf', 'sudo', 'umask', 'cat', 'sort', 'timeout',
          'python3', 'nginx', 'redis-cli', 'systemctl', './configure', 'examples/', 't/',
-         'promtool', 'prometheus', 'grep', 'sqlite3', 'apt-get', '$ ')
+         'promtool', 'prometheus', 'grep', 'sqlite3', 'apt-get', 'psql', '$ ')
 
 
 class Block:
@@ -41,13 +41,13 @@ class Block:
 
     def find_kind(self):
         first = self.text.split('\n')[0]
+        if first.startswith(('CREATE ', 'INSERT INTO ', 'SELECT ', '-- ')):
+            return 'sql'
         if re.search(r'[;{]\s*(#.*)?$', first) or '\n' in self.text \
                 and re.match(r"log_format|idempotency_\w+ .*[^,.]$", first):
             return 'nginx'
         if first.startswith(SHELL):
             return 'shell'
-        if first.startswith(('CREATE TABLE', 'INSERT INTO')):
-            return 'sql'
         if first.startswith('{'):
             return 'json'
         if first.startswith('scrape_configs:'):
@@ -202,7 +202,7 @@ def secrets(text, root):
     for key in set(re.findall(r'/etc/nginx/idempotency/([\w.-]+)', text)):
         with open(os.open('%s/%s' % (root, key), os.O_WRONLY | os.O_CREAT,
                           0o600), 'wb') as f:
-            f.write(os.urandom(32))
+            f.write(b'secret\n' if key == 'password' else os.urandom(32))
     if '/etc/nginx/users' in text:
         with open(root + '/users', 'w') as f:
             f.write('alice:{PLAIN}secret\nbob:{PLAIN}secret\n')
