@@ -274,6 +274,7 @@ ngx_http_idempotency_stats_json_unknown(
     ngx_http_idempotency_stats_store_t *store,
     ngx_idempotency_unknowns_t *unknowns, ngx_http_idempotency_text_t *text)
 {
+    time_t                     age;
     ngx_uint_t                 i, n;
     ngx_idempotency_unknown_t  unknown;
 
@@ -287,9 +288,14 @@ ngx_http_idempotency_stats_json_unknown(
     n = 0;
 
     while (ngx_idempotency_unknowns_next(unknowns, &i, &unknown) == NGX_OK) {
+
+        /* another gateway's clock may be ahead */
+
+        age = ngx_time() - (time_t) unknown.since;
+
         ngx_http_idempotency_text_add(text,
             "%s{\"record\":\"%*xs\",\"age\":%T}", n++ ? "," : "",
-            (size_t) 8, unknown.digest, ngx_time() - (time_t) unknown.since);
+            (size_t) 8, unknown.digest, ngx_max(age, 0));
     }
 
     ngx_http_idempotency_text_add(text, "]}");

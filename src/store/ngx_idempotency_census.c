@@ -5,8 +5,8 @@
  * What a process has noted is lost when nginx restarts, and it does not know
  * of what other gateways did: only the store has all unknown records.  So the
  * list of them is read page by page.  Each page is bounded work, the next one
- * follows after ten times as long, and the next count after a hundred times
- * as long as the last one took.
+ * follows after ten times as long, in the first count after three times as
+ * long, and the next count after a hundred times as long as the last one took.
  */
 
 
@@ -155,7 +155,7 @@ ngx_idempotency_census_none(ngx_idempotency_store_t *store)
 static void
 ngx_idempotency_census_done(ngx_idempotency_op_t *op)
 {
-    ngx_msec_t                 page, max;
+    ngx_msec_t                 page, pause, max;
     ngx_idempotency_census_t  *census;
 
     census = op->data;
@@ -193,8 +193,10 @@ ngx_idempotency_census_done(ngx_idempotency_op_t *op)
         ngx_idempotency_unknowns_counting(census->store->unknowns,
                                           census->found, census->oldest);
 
+        pause = census->store->unknowns->counted_at ? 10 * page : 3 * page;
+
         ngx_idempotency_census_next(census,
-            ngx_min(ngx_max(10 * page, NGX_IDEMPOTENCY_CENSUS_PAGE),
+            ngx_min(ngx_max(pause, NGX_IDEMPOTENCY_CENSUS_PAGE),
                     NGX_IDEMPOTENCY_CENSUS_PAGE_MAX));
         return;
     }
