@@ -102,6 +102,7 @@ PACKAGES      := nginx nginx-dev libssl-dev libhiredis-dev libsqlite3-dev \
 LINT_PACKAGES := binutils lua5.1 lua-check
 TEST_PACKAGES := chromium chromium-driver clang curl $(LINT_PACKAGES) \
                  libtest-base-perl openssl perl postgresql procps prometheus python3 \
+                 python3-psycopg \
                  redis-server spin sqlite3 $(shell cat examples/*/packages)
 
 deps:

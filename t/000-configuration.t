@@ -1068,7 +1068,7 @@ idempotency_log_level warn;
 idempotency_unknown keep;
 --- error_log
 invalid value "keep" in "idempotency_unknown"
-it must be "hold", "retry" or "probe=/URI"
+it must be "hold", "retry", "probe=/URI" or "transaction"
 
 
 
@@ -1077,7 +1077,7 @@ it must be "hold", "retry" or "probe=/URI"
 idempotency_unknown HOLD;
 --- error_log
 invalid value "HOLD" in "idempotency_unknown"
-it must be "hold", "retry" or "probe=/URI"
+it must be "hold", "retry", "probe=/URI" or "transaction"
 
 
 
@@ -1086,7 +1086,7 @@ it must be "hold", "retry" or "probe=/URI"
 idempotency_unknown probe=;
 --- error_log
 invalid value "probe=" in "idempotency_unknown"
-it must be "hold", "retry" or "probe=/URI"
+it must be "hold", "retry", "probe=/URI" or "transaction"
 
 
 
@@ -1095,7 +1095,7 @@ it must be "hold", "retry" or "probe=/URI"
 idempotency_unknown probe=x;
 --- error_log
 invalid value "probe=x" in "idempotency_unknown"
-it must be "hold", "retry" or "probe=/URI"
+it must be "hold", "retry", "probe=/URI" or "transaction"
 
 
 
@@ -1104,7 +1104,7 @@ it must be "hold", "retry" or "probe=/URI"
 idempotency_unknown "";
 --- error_log
 invalid value "" in "idempotency_unknown"
-it must be "hold", "retry" or "probe=/URI"
+it must be "hold", "retry", "probe=/URI" or "transaction"
 
 
 

@@ -473,6 +473,11 @@ ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
         return NGX_CONF_OK;
     }
 
+    if (ngx_strcmp(value[1].data, "transaction") == 0) {
+        ilcf->unknown = NGX_HTTP_IDEMPOTENCY_UNKNOWN_TRANSACTION;
+        return NGX_CONF_OK;
+    }
+
     if (ngx_strncmp(value[1].data, "probe=/", 7) == 0) {
         ilcf->unknown = NGX_HTTP_IDEMPOTENCY_UNKNOWN_PROBE;
         ilcf->probe.data = value[1].data + 6;
@@ -483,8 +488,8 @@ ngx_http_idempotency_conf_unknown(ngx_conf_t *cf, ngx_command_t *cmd,
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "invalid value \"%V\" in \"idempotency_unknown\", it "
-                       "must be \"hold\", \"retry\" or \"probe=/URI\"",
-                       &value[1]);
+                       "must be \"hold\", \"retry\", \"probe=/URI\" or "
+                       "\"transaction\"", &value[1]);
 
     return NGX_CONF_ERROR;
 }

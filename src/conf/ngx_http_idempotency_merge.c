@@ -69,6 +69,8 @@ static char *ngx_http_idempotency_check_location(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_suspect(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
+static char *ngx_http_idempotency_check_transaction(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf);
 static char *ngx_http_idempotency_check_size(ngx_conf_t *cf,
     ngx_http_idempotency_loc_conf_t *conf);
 
@@ -727,6 +729,7 @@ ngx_http_idempotency_check_location(ngx_conf_t *cf,
     }
 
     if (ngx_http_idempotency_check_suspect(cf, conf) != NGX_CONF_OK
+        || ngx_http_idempotency_check_transaction(cf, conf) != NGX_CONF_OK
         || ngx_http_idempotency_check_size(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -778,6 +781,35 @@ ngx_http_idempotency_check_suspect(ngx_conf_t *cf,
     conf->store->suspects = 1;
 
     return NGX_CONF_OK;
+}
+
+
+/* a dry run claims another record than the one that a service would commit */
+
+static char *
+ngx_http_idempotency_check_transaction(ngx_conf_t *cf,
+    ngx_http_idempotency_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (conf->unknown != NGX_HTTP_IDEMPOTENCY_UNKNOWN_TRANSACTION
+        || (conf->store->transactions && conf->store->from == NULL
+            && !conf->dry_run))
+    {
+        return NGX_CONF_OK;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "\"idempotency_unknown transaction\" in location \"%V\" "
+                  "needs a store with a target \"postgres://...\", without "
+                  "\"from=\", and no \"idempotency_dry_run\": the service "
+                  "commits the records of the store \"%V\"; use \"hold\" or "
+                  "\"probe=/URI\" otherwise",
+                  &clcf->name, &conf->store->name);
+
+    return NGX_CONF_ERROR;
 }
 
 

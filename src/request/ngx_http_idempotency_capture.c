@@ -40,6 +40,8 @@ static ngx_int_t ngx_http_idempotency_capture_upgrade(ngx_http_request_t *r,
 static ngx_int_t ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_error(ngx_http_request_t *r);
+static void ngx_http_idempotency_capture_check(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_capture_problem(ngx_http_request_t *r,
@@ -568,9 +570,17 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
             return ngx_http_idempotency_capture_refused(r, ctx);
         }
 
+        ngx_http_idempotency_capture_check(r, ctx);
+
         if (ctx->conf->profile == NGX_HTTP_IDEMPOTENCY_PROFILE_OASIS) {
             (void) ngx_http_idempotency_repeatability_accepted(r);
         }
+
+    } else if (op->result == NGX_IDEMPOTENCY_REFUSED && op->record.committed) {
+
+        /* its answer was lost, and its work was not */
+
+        return ngx_http_idempotency_capture_refused(r, ctx);
     }
 
     if (ctx->capture.send == NGX_HTTP_IDEMPOTENCY_SEND_ERROR) {
@@ -627,6 +637,31 @@ ngx_http_idempotency_capture_error(ngx_http_request_t *r)
 
 
 /*
+ * With "idempotency_unknown transaction" a success whose record was not
+ * committed means that a later retry after a lost answer would run again.
+ */
+
+static void
+ngx_http_idempotency_capture_check(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    if (ctx->conf->unknown != NGX_HTTP_IDEMPOTENCY_UNKNOWN_TRANSACTION
+        || ctx->op->record.committed
+        || r->headers_out.status < NGX_HTTP_OK
+        || r->headers_out.status >= NGX_HTTP_SPECIAL_RESPONSE)
+    {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0,
+                  "idempotency record \"%*xs\": the service has answered %ui "
+                  "and did not commit the record, it must call begin() and "
+                  "executed() in its transaction",
+                  (size_t) 8, ctx->id.digest, r->headers_out.status);
+}
+
+
+/*
  * Another owner has settled the record: the client gets what the record says
  * instead of this answer.
  */
@@ -639,10 +674,18 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
     ngx_chain_t                     out;
     ngx_http_idempotency_verdict_e  verdict;
 
-    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                  "idempotency record \"%*xs\" was settled by another request "
-                  "or an operator, the answer of this request is dropped",
-                  (size_t) 8, ctx->id.digest);
+    if (ctx->op->record.committed) {
+        ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
+                      "idempotency record \"%*xs\" was committed by its "
+                      "service, whose answer takes the place of the one that "
+                      "was received", (size_t) 8, ctx->id.digest);
+
+    } else {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "idempotency record \"%*xs\" was settled by another "
+                      "request or an operator, the answer of this request is "
+                      "dropped", (size_t) 8, ctx->id.digest);
+    }
 
     ngx_http_clean_header(r);
 

@@ -620,7 +620,8 @@ ngx_http_idempotency_claim_unknown(ngx_http_request_t *r,
                                                  NGX_IDEMPOTENCY_PROBE, 0);
     }
 
-    if (ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY
+    if ((ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_RETRY
+         || ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_TRANSACTION)
         && rc == NGX_DONE)
     {
         /* the store could not see that they are equal, now it can */

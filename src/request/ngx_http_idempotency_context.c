@@ -124,6 +124,10 @@ ngx_http_idempotency_context_op(ngx_http_idempotency_ctx_t *ctx,
         op->flags |= NGX_IDEMPOTENCY_TELL;
     }
 
+    if (ctx->conf->unknown == NGX_HTTP_IDEMPOTENCY_UNKNOWN_TRANSACTION) {
+        op->flags |= NGX_IDEMPOTENCY_WORK;
+    }
+
     op->lease = ctx->conf->lease;
     op->ttl = ctx->capture.ttl ? ctx->capture.ttl : ctx->conf->ttl;
     op->tombstone = ctx->conf->tombstone;
@@ -175,7 +179,8 @@ ngx_http_idempotency_context_hold(ngx_http_idempotency_ctx_t *ctx)
     held->store = op->store;
     held->line.id = op->id;
     held->line.fence = op->record.fence;
-    held->line.flags = op->flags & NGX_IDEMPOTENCY_SEQUENCE;
+    held->line.flags = op->flags & (NGX_IDEMPOTENCY_SEQUENCE
+                                    |NGX_IDEMPOTENCY_WORK);
     held->line.lease = op->lease;
     held->line.keep = ngx_max(op->ttl, op->tombstone);
     held->line.keep = ngx_max(held->line.keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);

@@ -19,6 +19,8 @@ static ngx_int_t ngx_http_idempotency_variable_store_time(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_suspect(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_idempotency_variable_record(
+    ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_upstream_key(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_uri(ngx_http_request_t *r,
@@ -61,6 +63,10 @@ static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
     { ngx_string("idempotency_age"), NULL,
       ngx_http_idempotency_variable_number,
       NGX_HTTP_IDEMPOTENCY_AGE, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_record"), NULL,
+      ngx_http_idempotency_variable_record,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("idempotency_store_time"), NULL,
       ngx_http_idempotency_variable_store_time,
@@ -225,6 +231,34 @@ ngx_http_idempotency_variable_suspect(ngx_http_request_t *r,
     return ngx_http_idempotency_variable_set(v,
                               (u_char *) (ctx->suspect->suspected ? "1" : "0"),
                               1);
+}
+
+
+/* the name of the record in the store; it has one as soon as it is claimed */
+
+static ngx_int_t
+ngx_http_idempotency_variable_record(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    u_char                      *p;
+    ngx_http_idempotency_ctx_t  *ctx;
+
+    ctx = ngx_http_idempotency_get_ctx(r->main);
+
+    if (ctx == NULL || ctx->fence == 0) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, 2 * NGX_IDEMPOTENCY_DIGEST_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_hex_dump(p, ctx->id.digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    return ngx_http_idempotency_variable_set(v, p,
+                                             2 * NGX_IDEMPOTENCY_DIGEST_LEN);
 }
 
 

@@ -117,6 +117,8 @@ typedef struct {
     ngx_str_t                body;
 
     unsigned                 kept:1;           /* head and body were kept */
+    unsigned                 committed:1;      /* by the service, with its
+                                                  work */
 } ngx_idempotency_record_t;
 
 

@@ -199,6 +199,12 @@ typedef enum {
 /* complete, release, mark_unknown: notify waiters of other gateways */
 #define NGX_IDEMPOTENCY_TELL             0x20
 
+/*
+ * the service commits the record together with its work; claim: an unknown
+ * record that was claimed so, with this fingerprint, may be taken over
+ */
+#define NGX_IDEMPOTENCY_WORK             0x100
+
 /* suspect: it is executed in any case; the last request is this one, then */
 #define NGX_IDEMPOTENCY_SUSPECT_PASSES   0x40
 /* suspect: its claim was granted */
@@ -386,6 +392,8 @@ struct ngx_idempotency_store_s {
     ngx_idempotency_health_t       *health;       /* NULL: not noted */
     ngx_msec_t                      lease;        /* the longest it is for */
     ngx_uint_t                      suspects;     /* are looked for */
+    ngx_uint_t                      transactions; /* services may commit
+                                                     records, see WORK */
     size_t                          largest;      /* body it takes, 0: any */
     u_char                         *file;         /* where it is defined */
     ngx_uint_t                      line;

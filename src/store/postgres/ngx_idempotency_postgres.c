@@ -78,6 +78,7 @@ void
 ngx_idempotency_postgres_init(ngx_idempotency_postgres_ctx_t *ctx)
 {
     ctx->store->kind = "postgres";
+    ctx->store->transactions = 1;
     ctx->store->submit = ngx_idempotency_postgres_submit;
     ctx->store->start = ngx_idempotency_postgres_start;
     ctx->store->stop = ngx_idempotency_postgres_stop;

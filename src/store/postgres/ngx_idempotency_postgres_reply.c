@@ -346,6 +346,7 @@ ngx_idempotency_postgres_record(ngx_idempotency_op_t *op,
     }
 
     record->status = (ngx_uint_t) n[STATUS];
+    record->committed = ((n[FLAGS] & 4) != 0);
 
     if (n[LEASE] < n[NOW]) {
         record->done_for = (ngx_msec_t) (n[NOW] - n[LEASE]);
