@@ -192,19 +192,20 @@ def evidence():
              '| keys | attempts | executions | commit | seed | mutants caught |',
              '|---|---|---|---|---|---|---|---|---|---|---|---|'] + strict
     text += ['', '## Measured losses', '',
-             'Settings under which a store may forget; each loss is due to a '
-             'moment at which it did, or it would be a violation. But for '
-             'C20n, a process is killed here, not a machine: what it has '
-             'written without fsync survives that, and may not survive a '
-             'loss of power. C20n counts a key once for each cut that loses '
-             'it, and assumes the worst at a flush boundary: that nothing '
-             'has reached the disk which was not synced.', '',
+             'These settings allow a store to lose data. Each lost key is '
+             'explained by a moment at which the store did; any other loss '
+             'would be a violation. Except in C20n a process is killed, '
+             'not a machine: what it has written without fsync survives '
+             'that, but may not survive a loss of power. C20n counts a key '
+             'once for each power cut that loses it, and assumes the worst '
+             'at a flush boundary: that nothing reached the disk unless it '
+             'was synced.', '',
              '| | what is broken | store | n | lost keys | keys | executions '
              '| other violations | commit | seed |',
              '|---|---|---|---|---|---|---|---|---|---|'] + losses
-    text += ['', '## What the runs have met', '', '| | store | met |',
+    text += ['', '## Events in the runs', '', '| | store | met |',
              '|---|---|---|']
-    text += earlier.and_new('What the runs have met', [
+    text += earlier.and_new('Events in the runs', [
         '| %s | %s | %s |' % (o['name'], o['store'], met(o)) for o in real])
     text += ['', '## Mutants', '', '| mutant | what was broken | caught by |',
              '|---|---|---|']
