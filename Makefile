@@ -263,6 +263,7 @@ PARTS_jsonrpc := body/ngx_idempotency_jsonrpc.c
 PARTS_multipart := $(foreach part,multipart multipart_part,\
                      body/ngx_idempotency_$(part).c)
 PARTS_seal   := store/ngx_idempotency_seal.c
+PARTS_note   := store/ngx_idempotency_note.c $(PARTS_seal)
 PARTS_transition := store/ngx_idempotency_transition.c
 PARTS_granted := $(PARTS_transition)
 PARTS_suspect := $(PARTS_transition)

@@ -531,3 +531,53 @@ GET /s?op=fetch&key=t30
  "GET /s?op=claim&key=t34&owner=A"]
 --- response_body_like eval
 [main::seen('ok', 'done'), qr/^fence: 9000000000000001$/m]
+
+
+
+=== TEST 35: a note is kept with its record, and replaced or dropped with it
+--- request eval
+["GET /s?op=claim&key=t35&owner=A&note=first", "GET /s?op=fetch&key=t35",
+ "GET /s?op=claim&key=t35&owner=B&note=other",
+ "GET /s?op=renew&key=t35&owner=A", "GET /s?op=mark_unknown&key=t35&owner=A",
+ "GET /s?op=fetch&key=t35",
+ "GET /s?op=resolve&key=t35&executed=1&fence=current&body=x",
+ "GET /s?op=fetch&key=t35", "GET /s?op=purge&key=t35&fence=current",
+ "GET /s?op=claim&key=t35&owner=C", "GET /s?op=fetch&key=t35",
+ "GET /s?op=mark_unknown&key=t35&owner=C&note=second",
+ "GET /s?op=fetch&key=t35",
+ "GET /s?op=complete&key=t35&owner=C&note=third&body=x",
+ "GET /s?op=claim&key=t35&owner=D&note=fourth", "GET /s?op=fetch&key=t35"]
+--- response_body_like eval
+[main::seen('granted', 'executing'), qr/^note: "first"$/m,
+ qr/^result: exists\n.*^note: "first"$/ms,
+ qr/^lease: ok$/m, main::seen('ok', 'unknown'),
+ qr/^state: unknown\n.*^note: "first"$/ms,
+ main::seen('ok', 'done'),
+ qr/^state: done\n.*^body: "x"\nnote: "first"$/ms, main::seen('ok', 'none'),
+ main::seen('granted', 'executing'), qr/^result: ok\nstate: executing\n(?!.*^note)/ms,
+ main::seen('ok', 'unknown'),
+ qr/^note: "second"$/m,
+ main::seen('ok', 'done'),
+ qr/^result: exists\n.*^body: "x"\nnote: "third"$/ms, qr/^note: "third"$/m]
+
+
+
+=== TEST 36: what is completed without a note has none; a release drops it
+--- request eval
+["GET /s?op=claim&key=t36&owner=A&note=first",
+ "GET /s?op=complete&key=t36&owner=A&body=x", "GET /s?op=fetch&key=t36",
+ "GET /s?op=claim&key=t36b&owner=A&note=first",
+ "GET /s?op=release&key=t36b&owner=A", "GET /s?op=claim&key=t36b&owner=B",
+ "GET /s?op=fetch&key=t36b",
+ "GET /s?op=claim&key=t36c&owner=A&note=" . ("n" x 512),
+ "GET /s?op=fetch&key=t36c",
+ "GET /s?op=complete&key=t36c&owner=A&note=" . ("m" x 511) . "&body=yy",
+ "GET /s?op=fetch&key=t36c"]
+--- response_body_like eval
+[main::seen('granted', 'executing'), main::seen('ok', 'done'),
+ qr/^result: ok\nstate: done\n(?!.*^note)/ms,
+ main::seen('granted', 'executing'), main::seen('ok', 'none'),
+ main::seen('granted', 'executing'),
+ qr/^result: ok\nstate: executing\n(?!.*^note)/ms,
+ main::seen('granted', 'executing'), qr/^note: (512 bytes|"n{512}")/m,
+ main::seen('ok', 'done'), qr/^body: "yy"\nnote: (511 bytes|"m{511}")/m]

@@ -30,7 +30,7 @@ __DATA__
 === TEST 1: new keys are refused, old ones are answered
 --- request eval
 ["GET /s?op=claim&key=t1&owner=A",
- "GET /s?op=complete&key=t1&owner=A&body=first",
+ "GET /s?op=complete&key=t1&owner=A&body=1",
  "GET /s?op=fill&n=200&head_len=0&body_len=0",
  "GET /s?op=claim&key=t1new&owner=A",
  "GET /s?op=issue&key=t1new",
@@ -42,7 +42,7 @@ __DATA__
 --- response_body_like eval
 [qr/^result: granted\n/, qr/^result: ok\n/, qr/^kept: 9[56]\n/,
  (qr/^error: full\n/) x 5, qr/^result: ok\nstate: none\n/,
- qr/^result: exists\nstate: done\n.*^body: "first"/ms]
+ qr/^result: exists\nstate: done\n.*^body: "1"/ms]
 
 
 

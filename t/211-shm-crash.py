@@ -25,9 +25,10 @@ def others(nginx):
     for key, size in (('o-small', 11), ('o-mid', 333), ('o-long', 150000)):
         ask('pay', op='claim', key=key, owner='O', fp='F')
         ask('pay', op='complete', key=key, owner='O', head='h', body_len=size)
-    ask('pay', op='claim', key='o-exec', owner='O', lease=10 * DAY)
+    ask('pay', op='claim', key='o-exec', owner='O', lease=10 * DAY,
+        note='short')
     ask('pay', op='claim', key='o-unknown', owner='O')
-    ask('pay', op='mark_unknown', key='o-unknown', owner='O')
+    ask('pay', op='mark_unknown', key='o-unknown', owner='O', note='n' * 300)
     ask('pay', op='issue', key='o-issued')
     ask('pay', op='claim', key='o-tomb', owner='O')
     ask('pay', op='complete', key='o-tomb', owner='O', body='x', ttl=0,
@@ -39,7 +40,7 @@ def others_now(nginx):
     for key in ('small', 'mid', 'long', 'exec', 'unknown', 'issued', 'tomb'):
         a = nginx.ask('pay', op='fetch', key='o-' + key) or {}
         now[key] = (a.get('state'), a.get('fence'), a.get('attempts'),
-                    a.get('head'), a.get('body'))
+                    a.get('head'), a.get('body'), a.get('note'))
     return now
 
 
@@ -47,6 +48,20 @@ def others_now(nginx):
 # leave the record
 CASES = [
     ('claim', [], dict(op='claim', owner='A'), {'none', 'executing'}),
+
+    ('claim with a note', [], dict(op='claim', owner='A', note='n' * 40),
+     {'none', 'executing'}),
+
+    ('unknown with a note', [dict(op='claim', owner='A', note='n' * 40)],
+     dict(op='mark_unknown', owner='A', note='m' * 100),
+     {'executing', 'unknown'}),
+
+    ('complete with a note', [dict(op='claim', owner='A', note='n' * 40)],
+     dict(op='complete', owner='A', body_len=348, note='m' * 10),
+     {'executing', 'done'}),
+
+    ('release with a note', [dict(op='claim', owner='A', note='n' * 40)],
+     dict(op='release', owner='A'), {'executing', 'none'}),
 
     ('claim of a stub',
      [dict(op='claim', owner='Z'), dict(op='release', owner='Z')],

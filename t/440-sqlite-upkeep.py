@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
@@ -41,23 +42,17 @@ conn = sqlite3.connect(db, isolation_level=None)
 # ---- plans
 
 def statements():
-    with open(TOP + '/src/store/sqlite/ngx_idempotency_sqlite_open.c') as f:
+    with open(TOP + '/src/store/sqlite/'
+              'ngx_idempotency_sqlite_statements.c') as f:
         text = f.read()
-    columns = re.search(r'#define NGX_IDEMPOTENCY_SQLITE_COLUMNS(.*?)\n\n',
-                        text, re.S).group(1)
-    columns = ''.join(re.findall('"(.*?)"', columns))
-    array = re.search(r'ngx_idempotency_sqlite_statements\[\] = \{(.*?)\n\};',
+    macros = re.findall(r'#define NGX_IDEMPOTENCY_SQLITE_(?:.*\\\n)*.*\n', text)
+    array = re.search(r'ngx_idempotency_sqlite_statements\[\] = (\{.*?\n\});',
                       text, re.S).group(1)
-    for name, words in re.findall(
-            r'#define (NGX_IDEMPOTENCY_SQLITE_\w+)\(table\)(.*?)\n\n', text,
-            re.S):
-        array = re.sub(name + r'\("(\w+)"\)', lambda m: re.sub(
-            r'" table "', m.group(1), words.replace('\\\n', '\n')).strip(),
-                       array)
-    array = array.replace('NGX_IDEMPOTENCY_SQLITE_COLUMNS', '"%s"' % columns)
-    return [''.join(re.findall('"(.*?)"', part, re.S))
-            for part in re.split(r'",\n', array + '",\n') if '"' in part + '"'
-            for part in [part + '"'] if part.strip('"\n ')]
+    array = subprocess.run(['gcc', '-E', '-P', '-'], check=True, text=True,
+                           input=''.join(macros) + array,
+                           capture_output=True).stdout
+    texts = re.sub(r'"\s+"', '', array)
+    return re.findall('"(.*?)"', texts, re.S)
 
 
 plans = 0
@@ -87,7 +82,7 @@ def insert(n, state, due):
         (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ? - 1)
         INSERT INTO %s SELECT randomblob(32), ?, owner, fingerprint,
             fence, ?, ?, 0, created, 1, 0, 0, 201, kept, boot,
-            CASE WHEN ? = 4 THEN ? - i ELSE 0 END, ?
+            CASE WHEN ? = 4 THEN ? - i ELSE 0 END, ?, NULL
         FROM n, (SELECT * FROM records WHERE state = 4 LIMIT 1)"""
                  % ('executing' if state == 2 else 'records'),
                  (n, state, due, due, state, last, due))

@@ -136,12 +136,45 @@ ok(after >= before, 'its clock does not go back either')
 executed(up, 'booted', 1, 'it')
 
 
+# ---- a file without the column for notes
+
+def downgrade_notes():
+    stop()
+    view, = sql("SELECT sql FROM sqlite_schema WHERE name "
+                "= 'records_readable'")[0]
+    sql('DROP VIEW records_readable')
+    sql('ALTER TABLE records DROP COLUMN note')
+    sql('ALTER TABLE executing DROP COLUMN note')
+    sql(view)
+
+
+schema = sql('SELECT name, sql FROM sqlite_schema ORDER BY name')
+ok('note' in str(schema), 'a new file has the column for notes')
+downgrade_notes()
+old = sql('SELECT name, sql FROM sqlite_schema ORDER BY name')
+ok('note' not in str(old), 'one of an older module has not')
+
+conn = sqlite3.connect('file:%s?mode=rw' % db, uri=True)
+older = conn.execute('SELECT fence FROM records').fetchall()
+start()
+replays(gw, '/ok', 'first', first, 'without the column')
+same(sql('SELECT name, sql FROM sqlite_schema ORDER BY name'), schema,
+     'it was added, and the version of the schema stays')
+same(sql('PRAGMA user_version'), [(3,)], 'version 3')
+same(conn.execute('SELECT fence FROM records WHERE fence IN (%s)'
+                  % ','.join(str(f) for f, in older)).fetchall(), older,
+     'a process that has the file open goes on')
+conn.close()
+same(gw.state('restarted', '/wait'), 'unknown', 'and nothing is free')
+
+
 # ---- an older schema
 
 def downgrade():
     stop()
     sql('INSERT INTO records SELECT * FROM executing')
     sql('DROP VIEW records_readable')
+    sql('ALTER TABLE records DROP COLUMN note')
     sql('DROP TABLE executing')
     sql('DROP INDEX records_due')
     sql('CREATE INDEX records_due ON records(due) WHERE state <> 2')

@@ -36,6 +36,16 @@ ngx_idempotency_from_create(ngx_idempotency_op_t *op)
         return NULL;
     }
 
+    if (op->note.len) {
+
+        /* the caller's bytes are gone when the second store gets its part */
+
+        op->note.data = ngx_pstrdup(op->pool, &op->note);
+        if (op->note.data == NULL) {
+            op->note.len = 0;
+        }
+    }
+
     cln->handler = ngx_idempotency_from_cleanup;
     cln->data = from;
 
@@ -156,6 +166,7 @@ ngx_idempotency_from_part(ngx_idempotency_from_t *from,
     part->lease = op->lease;
     part->ttl = op->ttl;
     part->tombstone = op->tombstone;
+    part->note = op->note;
     part->status = op->status;
     part->head = op->head;
     part->body = op->body;

@@ -11,7 +11,8 @@
  *     96 tombstone (4), 100 length of the head (4), of the body (4),
  *     108 end of the issue (8), 116 head and body
  *
- * The head is that of record_head.c.
+ * Version 2 has a note, which is between the header and the rest: 116 length
+ * of the note (2), 118 the note.  The head is that of record_head.c.
  */
 
 
@@ -39,6 +40,7 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
     ngx_idempotency_record_t *record)
 {
     u_char    *p;
+    size_t     size;
     uint64_t   lease, until, head, body, tombstone;
 
     ngx_memzero(record, sizeof(ngx_idempotency_record_t));
@@ -50,9 +52,37 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
     p = value->data;
 
     if (value->len < NGX_IDEMPOTENCY_RECORD_HEADER
-        || p[0] != NGX_IDEMPOTENCY_RECORD_VERSION
         || p[1] > NGX_IDEMPOTENCY_DONE)
     {
+        return NGX_DECLINED;
+    }
+
+    size = NGX_IDEMPOTENCY_RECORD_HEADER;
+
+    switch (p[0]) {
+
+    case NGX_IDEMPOTENCY_RECORD_VERSION:
+        break;
+
+    case NGX_IDEMPOTENCY_RECORD_NOTED:
+
+        if (value->len < size + 2) {
+            return NGX_DECLINED;
+        }
+
+        record->note.data = p + size + 2;
+        record->note.len = (size_t) ngx_idempotency_record_number(p + size, 2);
+
+        size += 2 + record->note.len;
+
+        if (record->note.len > NGX_IDEMPOTENCY_NOTE_LEN || value->len < size) {
+            ngx_str_null(&record->note);
+            return NGX_DECLINED;
+        }
+
+        break;
+
+    default:
         return NGX_DECLINED;
     }
 
@@ -82,6 +112,8 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
             record->lease_left = (ngx_msec_t) (lease - now);
 
         } else {
+            record->lapsed = (record->state == NGX_IDEMPOTENCY_EXECUTING);
+            record->unknown_for = now - lease;
             record->state = NGX_IDEMPOTENCY_UNKNOWN;
         }
 
@@ -116,18 +148,18 @@ ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,
 
     record->kept = 1;
 
-    if (value->len == NGX_IDEMPOTENCY_RECORD_HEADER) {
+    if (value->len == size) {
 
         /* the answer was not asked for */
 
         return NGX_OK;
     }
 
-    if (value->len - NGX_IDEMPOTENCY_RECORD_HEADER != head + body) {
+    if (value->len - size != head + body) {
         return NGX_DECLINED;
     }
 
-    record->head.data = p + NGX_IDEMPOTENCY_RECORD_HEADER;
+    record->head.data = p + size;
     record->head.len = (size_t) head;
     record->body.data = record->head.data + record->head.len;
     record->body.len = (size_t) body;

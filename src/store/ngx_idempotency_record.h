@@ -26,9 +26,16 @@
 #define NGX_IDEMPOTENCY_DRY              "dry run"
 #define NGX_IDEMPOTENCY_DRY_LEN          8
 
-/* of a record in Redis, before its answer */
+/*
+ * Of a record in Redis, before its note and its answer.  Records without a
+ * note have the version of gateways that know no notes.
+ */
 #define NGX_IDEMPOTENCY_RECORD_HEADER    116
 #define NGX_IDEMPOTENCY_RECORD_VERSION   1
+#define NGX_IDEMPOTENCY_RECORD_NOTED     2
+
+/* the longest note of a record, see note.h */
+#define NGX_IDEMPOTENCY_NOTE_LEN         512
 
 
 /*
@@ -96,8 +103,9 @@ typedef struct {
 /*
  * A record as a caller sees it.  "state" is the state at the moment of the
  * look: an executing record whose lease is over shows as unknown, a done
- * one past its ttl as a tombstone.  head and body point into the pool of the
- * operation that brought them; both are empty unless the state is done.
+ * one past its ttl as a tombstone.  note, head and body point into the pool of
+ * the operation that brought them; head and body are empty unless the state is
+ * done.
  */
 
 typedef struct {
@@ -113,12 +121,16 @@ typedef struct {
                                                   has written the record */
     time_t                   ttl_left;         /* seconds to the next move */
     uint64_t                 ttl_msec;         /* the same, not rounded up */
+    uint64_t                 unknown_for;      /* msec since its lease ended */
+    ngx_str_t                note;             /* encoded, see note.h */
     ngx_str_t                head;             /* encoded answer head */
     ngx_str_t                body;
 
     unsigned                 kept:1;           /* head and body were kept */
     unsigned                 committed:1;      /* by the service, with its
                                                   work */
+    unsigned                 lapsed:1;         /* unknown because its lease is
+                                                  over, not by its owner */
 } ngx_idempotency_record_t;
 
 
@@ -143,8 +155,8 @@ ngx_int_t ngx_idempotency_record_decode_head(ngx_pool_t *pool,
 
 /*
  * Reads a whole record as a Redis script has written it, with "now" in
- * milliseconds of the same server.  The bytes are foreign data; head and body
- * point into them.  An empty value is a record of state none.  Returns
+ * milliseconds of the same server.  The bytes are foreign data; note, head and
+ * body point into them.  An empty value is a record of state none.  Returns
  * NGX_OK, or NGX_DECLINED when they cannot be read.
  */
 ngx_int_t ngx_idempotency_record_decode(ngx_str_t *value, uint64_t now,

@@ -11,7 +11,8 @@
  *     45 head as ciphertext; and the body as ciphertext, of the same length
  *
  * The tag also covers the version, the id, the name of the record and the
- * length of the head: none of these can be swapped.
+ * length of the head: none of these can be swapped.  A text is a head without
+ * a body, of another version.
  */
 
 
@@ -23,11 +24,12 @@
 
 /* differs from the first byte of an encoded head, see record_head.c */
 #define NGX_IDEMPOTENCY_SEAL_VERSION  0x81
+#define NGX_IDEMPOTENCY_SEAL_TEXT     0x82
 
 #define NGX_IDEMPOTENCY_SEAL_ID       1
 #define NGX_IDEMPOTENCY_SEAL_NONCE    5
 #define NGX_IDEMPOTENCY_SEAL_TAG      29
-#define NGX_IDEMPOTENCY_SEAL_HEAD     45
+#define NGX_IDEMPOTENCY_SEAL_HEAD     NGX_IDEMPOTENCY_SEAL_LEN
 
 #define NGX_IDEMPOTENCY_SEAL_TAG_LEN  16
 #define NGX_IDEMPOTENCY_SEAL_ENCRYPT  1
@@ -42,6 +44,11 @@ static ngx_int_t ngx_idempotency_secret_subkey(
 static ngx_int_t ngx_idempotency_seal_start(ngx_idempotency_secret_t *secret,
     const u_char *prefix, const u_char *digest, size_t head_len,
     int encrypt);
+static ngx_int_t ngx_idempotency_seal_begin(ngx_idempotency_secret_t *secret,
+    u_char *prefix, u_char version, const u_char *digest, size_t len);
+static ngx_int_t ngx_idempotency_seal_finish(u_char *prefix, u_char *last);
+static ngx_int_t ngx_idempotency_seal_open_as(ngx_array_t *secrets,
+    const u_char *digest, ngx_str_t *head, ngx_str_t *body);
 static ngx_int_t ngx_idempotency_seal_blocks(ngx_idempotency_secret_t *secret,
     u_char *out, const u_char *in, int len);
 static ngx_int_t ngx_idempotency_seal_update(u_char *out, const u_char *in,
@@ -179,7 +186,6 @@ ngx_int_t
 ngx_idempotency_seal(ngx_idempotency_secret_t *secret,
     ngx_idempotency_op_t *op)
 {
-    int           n;
     size_t        len;
     u_char       *p;
     ngx_buf_t    *b;
@@ -193,15 +199,8 @@ ngx_idempotency_seal(ngx_idempotency_secret_t *secret,
         return NGX_ERROR;
     }
 
-    p[0] = NGX_IDEMPOTENCY_SEAL_VERSION;
-    ngx_memcpy(p + NGX_IDEMPOTENCY_SEAL_ID, secret->id,
-               NGX_IDEMPOTENCY_KEY_ID_LEN);
-
-    if (ngx_idempotency_random(p + NGX_IDEMPOTENCY_SEAL_NONCE,
-                               NGX_IDEMPOTENCY_SEAL_TAG
-                               - NGX_IDEMPOTENCY_SEAL_NONCE) != NGX_OK
-        || ngx_idempotency_seal_start(secret, p, op->id.digest, op->head.len,
-                                      NGX_IDEMPOTENCY_SEAL_ENCRYPT) != NGX_OK
+    if (ngx_idempotency_seal_begin(secret, p, NGX_IDEMPOTENCY_SEAL_VERSION,
+                                   op->id.digest, op->head.len) != NGX_OK
         || ngx_idempotency_seal_update(p + NGX_IDEMPOTENCY_SEAL_HEAD,
                                        op->head.data, op->head.len) != NGX_OK)
     {
@@ -222,10 +221,7 @@ ngx_idempotency_seal(ngx_idempotency_secret_t *secret,
     }
 
     if (b->last != b->end
-        || EVP_EncryptFinal_ex(ngx_idempotency_seal_ctx, b->last, &n) != 1
-        || EVP_CIPHER_CTX_ctrl(ngx_idempotency_seal_ctx, EVP_CTRL_AEAD_GET_TAG,
-                               NGX_IDEMPOTENCY_SEAL_TAG_LEN,
-                               p + NGX_IDEMPOTENCY_SEAL_TAG) != 1)
+        || ngx_idempotency_seal_finish(p, b->last) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -242,17 +238,99 @@ ngx_idempotency_seal(ngx_idempotency_secret_t *secret,
 }
 
 
+/* the version, the id of the secret and a new nonce, in front of the rest */
+
+static ngx_int_t
+ngx_idempotency_seal_begin(ngx_idempotency_secret_t *secret, u_char *prefix,
+    u_char version, const u_char *digest, size_t len)
+{
+    prefix[0] = version;
+    ngx_memcpy(prefix + NGX_IDEMPOTENCY_SEAL_ID, secret->id,
+               NGX_IDEMPOTENCY_KEY_ID_LEN);
+
+    if (ngx_idempotency_random(prefix + NGX_IDEMPOTENCY_SEAL_NONCE,
+                               NGX_IDEMPOTENCY_SEAL_TAG
+                               - NGX_IDEMPOTENCY_SEAL_NONCE) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_idempotency_seal_start(secret, prefix, digest, len,
+                                      NGX_IDEMPOTENCY_SEAL_ENCRYPT);
+}
+
+
+static ngx_int_t
+ngx_idempotency_seal_finish(u_char *prefix, u_char *last)
+{
+    int  n;
+
+    if (EVP_EncryptFinal_ex(ngx_idempotency_seal_ctx, last, &n) != 1
+        || EVP_CIPHER_CTX_ctrl(ngx_idempotency_seal_ctx, EVP_CTRL_AEAD_GET_TAG,
+                               NGX_IDEMPOTENCY_SEAL_TAG_LEN,
+                               prefix + NGX_IDEMPOTENCY_SEAL_TAG) != 1)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_idempotency_seal_text(ngx_idempotency_secret_t *secret,
+    const u_char *digest, ngx_str_t *text, u_char *out)
+{
+    u_char  *p;
+
+    p = out + NGX_IDEMPOTENCY_SEAL_HEAD;
+
+    if (ngx_idempotency_seal_begin(secret, out, NGX_IDEMPOTENCY_SEAL_TEXT,
+                                   digest, text->len) != NGX_OK
+        || ngx_idempotency_seal_update(p, text->data, text->len) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_idempotency_seal_finish(out, p + text->len);
+}
+
+
+ngx_int_t
+ngx_idempotency_seal_open_text(ngx_array_t *secrets, const u_char *digest,
+    ngx_str_t *text)
+{
+    ngx_str_t  none;
+
+    if (text->len == 0 || text->data[0] != NGX_IDEMPOTENCY_SEAL_TEXT) {
+        return NGX_DECLINED;
+    }
+
+    ngx_str_null(&none);
+
+    return ngx_idempotency_seal_open_as(secrets, digest, text, &none);
+}
+
+
 ngx_int_t
 ngx_idempotency_seal_open(ngx_array_t *secrets, const u_char *digest,
+    ngx_str_t *head, ngx_str_t *body)
+{
+    if (head->len == 0 || head->data[0] != NGX_IDEMPOTENCY_SEAL_VERSION) {
+        return NGX_OK;
+    }
+
+    return ngx_idempotency_seal_open_as(secrets, digest, head, body);
+}
+
+
+static ngx_int_t
+ngx_idempotency_seal_open_as(ngx_array_t *secrets, const u_char *digest,
     ngx_str_t *head, ngx_str_t *body)
 {
     int                        len;
     u_char                    *prefix, rest[16];
     ngx_idempotency_secret_t  *secret;
-
-    if (head->len == 0 || head->data[0] != NGX_IDEMPOTENCY_SEAL_VERSION) {
-        return NGX_OK;
-    }
 
     if (head->len < NGX_IDEMPOTENCY_SEAL_HEAD) {
         return NGX_DECLINED;

@@ -14,6 +14,9 @@
 #define NGX_IDEMPOTENCY_SECRET_LEN  32
 #define NGX_IDEMPOTENCY_KEY_ID_LEN  4
 
+/* how much longer a text is when it is sealed */
+#define NGX_IDEMPOTENCY_SEAL_LEN    45
+
 
 /*
  * A secret and the independent keys that are derived from it.  Its id is
@@ -59,6 +62,16 @@ ngx_int_t ngx_idempotency_seal(ngx_idempotency_secret_t *secret,
  */
 ngx_int_t ngx_idempotency_seal_open(ngx_array_t *secrets,
     const u_char *digest, ngx_str_t *head, ngx_str_t *body);
+
+/*
+ * The same for a short text: seals it into "out", which has room for
+ * NGX_IDEMPOTENCY_SEAL_LEN more bytes than the text; and opens it in place.
+ * What was sealed as a text is no answer, and the other way round.
+ */
+ngx_int_t ngx_idempotency_seal_text(ngx_idempotency_secret_t *secret,
+    const u_char *digest, ngx_str_t *text, u_char *out);
+ngx_int_t ngx_idempotency_seal_open_text(ngx_array_t *secrets,
+    const u_char *digest, ngx_str_t *text);
 
 
 #endif /* _NGX_IDEMPOTENCY_SEAL_H_INCLUDED_ */

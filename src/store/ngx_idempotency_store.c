@@ -132,6 +132,29 @@ ngx_idempotency_op_list(ngx_idempotency_op_t *op,
 }
 
 
+ngx_uint_t
+ngx_idempotency_list_wants(ngx_idempotency_list_t *list,
+    ngx_idempotency_state_e state, const u_char *digest)
+{
+    u_char  hex[2 * NGX_IDEMPOTENCY_DIGEST_LEN];
+
+    if (state == NGX_IDEMPOTENCY_NONE
+        || (state != list->state && list->state != NGX_IDEMPOTENCY_NONE))
+    {
+        return 0;
+    }
+
+    if (list->digits.len == 0) {
+        return 1;
+    }
+
+    (void) ngx_hex_dump(hex, (u_char *) digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    return list->digits.len <= sizeof(hex)
+           && ngx_memcmp(hex, list->digits.data, list->digits.len) == 0;
+}
+
+
 ngx_int_t
 ngx_idempotency_op_submit(ngx_idempotency_op_t *op)
 {

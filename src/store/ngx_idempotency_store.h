@@ -263,7 +263,8 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_idempotency_state_e         state;
+    ngx_idempotency_state_e         state;        /* NONE: any but that */
+    ngx_str_t                       digits;       /* the digest begins with */
     ngx_str_t                       cursor;
     u_char                          text[NGX_IDEMPOTENCY_LIST_CURSOR];
     ngx_array_t                     entries;
@@ -279,6 +280,12 @@ typedef struct {
  * given for the same, or 0.  The new fence is that one, or the next of the
  * record if that is higher, instead of one by the clock of this store; and
  * whether it is the turn of a number is not asked again.
+ *
+ * "note" is for claim, complete and mark_unknown: bytes about the request for
+ * people, see note.h, which a store keeps with the record and does not read.
+ * That of a claim or complete takes the place of the one before, also if it is
+ * empty; an empty one of mark_unknown leaves the one before.  A record that is
+ * free has none.  A store without room for a note goes on without it.
  */
 
 struct ngx_idempotency_op_s {
@@ -300,7 +307,9 @@ struct ngx_idempotency_op_s {
     u_char                         *suspect;      /* digest */
     time_t                          window;       /* suspect */
 
-    /* the answer to keep; read during submit only */
+    /* what is to be kept; read during submit only */
+
+    ngx_str_t                       note;         /* see below */
 
     ngx_uint_t                      status;
     ngx_str_t                       head;
@@ -413,6 +422,13 @@ ngx_idempotency_op_t *ngx_idempotency_op_create(ngx_idempotency_store_t *store,
  */
 ngx_int_t ngx_idempotency_op_list(ngx_idempotency_op_t *op,
     ngx_idempotency_state_e state, ngx_str_t *cursor);
+
+/*
+ * For stores: does a record of that state and digest belong to the list?
+ * list->digits are lower case hex digits.
+ */
+ngx_uint_t ngx_idempotency_list_wants(ngx_idempotency_list_t *list,
+    ngx_idempotency_state_e state, const u_char *digest);
 
 /*
  * Starts the operation.  NGX_OK: finished, result is set and the handler will

@@ -287,6 +287,7 @@ ngx_idempotency_transition_complete(ngx_idempotency_transition_t *t)
         case NGX_IDEMPOTENCY_EXECUTING:
         case NGX_IDEMPOTENCY_UNKNOWN:
             ngx_idempotency_transition_done(t);
+            t->stored.note = t->op->note;
             return NGX_IDEMPOTENCY_OK;
 
         case NGX_IDEMPOTENCY_DONE:
@@ -392,6 +393,10 @@ ngx_idempotency_transition_mark_unknown(ngx_idempotency_transition_t *t)
         t->stored.state = NGX_IDEMPOTENCY_UNKNOWN;
         t->stored.lease = t->now;
         t->change = NGX_IDEMPOTENCY_MOVED;
+
+        if (t->op->note.len) {
+            t->stored.note = t->op->note;
+        }
 
         return NGX_IDEMPOTENCY_OK;
 
@@ -598,6 +603,7 @@ ngx_idempotency_transition_hold(ngx_idempotency_transition_t *t)
     keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
 
     stored->exists = 1;
+    stored->note = op->note;
     stored->keep = ngx_idempotency_transition_seconds(keep);
     t->change = NGX_IDEMPOTENCY_MOVED;
 }
@@ -650,6 +656,7 @@ ngx_idempotency_transition_free(ngx_idempotency_transition_t *t,
     ngx_idempotency_stored_t  *stored;
 
     stored = &t->stored;
+    stored->note.len = 0;
     t->change = NGX_IDEMPOTENCY_MOVED;
 
     if (issued && stored->issued > t->now) {
@@ -812,6 +819,10 @@ ngx_idempotency_transition_show(const ngx_idempotency_stored_t *stored,
     case NGX_IDEMPOTENCY_UNKNOWN:
         if (stored->lease > now) {
             record->lease_left = (ngx_msec_t) (stored->lease - now);
+
+        } else {
+            record->lapsed = (stored->state == NGX_IDEMPOTENCY_EXECUTING);
+            record->unknown_for = now - stored->lease;
         }
 
         break;

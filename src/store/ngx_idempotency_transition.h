@@ -42,6 +42,8 @@ typedef struct {
     uint16_t                  status;      /* of the answer */
     unsigned                  kept:1;      /* its answer is */
     unsigned                  exists:1;    /* 0: there is no record */
+    ngx_str_t                 note;        /* the store's bytes, or those of
+                                              the operation */
 } ngx_idempotency_stored_t;
 
 
@@ -168,8 +170,8 @@ ngx_uint_t ngx_idempotency_transition_suspect(const ngx_idempotency_op_t *op,
     ngx_idempotency_record_t *record);
 
 /*
- * The record as callers see it, without its answer; "record" is all zero
- * before, and remains so if there is no record.
+ * The record as callers see it, without its answer and its note; "record" is
+ * all zero before, and remains so if there is no record.
  */
 void ngx_idempotency_transition_show(const ngx_idempotency_stored_t *stored,
     uint64_t now, ngx_idempotency_record_t *record);

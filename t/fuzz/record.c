@@ -44,6 +44,13 @@ fuzz_one(ngx_pool_t *pool, ngx_str_t *in)
 
     (void) ngx_http_idempotency_policy_duplicate(&record, fingerprint, 0);
 
+    if (record.note.len) {
+        fuzz_want(record.note.len <= NGX_IDEMPOTENCY_NOTE_LEN);
+        fuzz_want(record.note.data > value.data
+                  && record.note.data + record.note.len
+                     <= value.data + value.len);
+    }
+
     if (record.head.len + record.body.len) {
         fuzz_want(record.kept && record.state == NGX_IDEMPOTENCY_DONE);
         fuzz_want(record.body.data + record.body.len

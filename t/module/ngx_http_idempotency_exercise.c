@@ -254,6 +254,8 @@ ngx_http_idempotency_exercise_create(ngx_http_request_t *r,
     op->status = ngx_http_idempotency_exercise_number(r, "status", 201);
     op->keep = ngx_http_idempotency_exercise_number(r, "keep", 1);
     op->executed = ngx_http_idempotency_exercise_number(r, "executed", 0);
+    op->note = ngx_http_idempotency_exercise_text(r, "note");
+    op->note.len = ngx_min(op->note.len, NGX_IDEMPOTENCY_NOTE_LEN);
 
     return op;
 }

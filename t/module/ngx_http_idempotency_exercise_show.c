@@ -87,6 +87,11 @@ ngx_http_idempotency_exercise_show(ngx_http_request_t *r,
     p = ngx_http_idempotency_exercise_show_bytes(p, "head", &record->head);
     p = ngx_http_idempotency_exercise_show_bytes(p, "body", &record->body);
 
+    if (record->note.len) {
+        p = ngx_http_idempotency_exercise_show_bytes(p, "note",
+                                                     &record->note);
+    }
+
     p = ngx_sprintf(p, "fp: %s\n", record->fingerprint);
 
     b->last = ngx_sprintf(p, "fence: %uL\n"

@@ -127,6 +127,7 @@ main(void)
 static ngx_idempotency_op_t *
 op(ngx_uint_t number)
 {
+    static u_char                notes[] = "a note of some length";
     static ngx_idempotency_op_t  op;
 
     memset(&op, 0, sizeof(op));
@@ -145,6 +146,8 @@ op(ngx_uint_t number)
     op.flags = NGX_IDEMPOTENCY_SEQUENCE;
     op.connection = number + 9;
     op.head.len = 2;
+    op.note.data = notes;
+    op.note.len = number % sizeof(notes);
 
     return &op;
 }
@@ -209,9 +212,14 @@ take_one(void *data, ngx_idempotency_redis_outcome_t *outcome,
 
     was = op(is.id.number);
 
-    if (outcome->head != was->head.len) {
+    if (outcome->head != was->head.len
+        || is.note.len != was->note.len
+        || memcmp(is.note.data, was->note.data, is.note.len) != 0)
+    {
         return NGX_DECLINED;
     }
+
+    is.note = was->note;
 
     for (i = 0; i < answer->len; i++) {
         if (answer->data[i] != (u_char) is.id.number) {
@@ -242,6 +250,7 @@ test_outcome(void)
        "a claim becomes a release without its fence");
     ok(outcome.flags == (NGX_IDEMPOTENCY_SEQUENCE|NGX_IDEMPOTENCY_TELL),
        "and without the flags of a claim");
+    ok(outcome.note.len == 0, "and without its note");
 }
 
 

@@ -182,7 +182,7 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop)
 {
     u_char                       *p;
     time_t                        keep;
-    ngx_str_t                    *arg, mark;
+    ngx_str_t                    *arg, *note, mark;
     ngx_idempotency_op_t         *op;
     ngx_idempotency_lease_t      *lease;
     ngx_idempotency_identity_t   *id;
@@ -197,8 +197,10 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop)
     keep = ngx_max(op->ttl, op->tombstone);
     keep = ngx_max(keep, NGX_IDEMPOTENCY_UNKNOWN_TTL);
 
+    note = &op->note;
+
     p = ngx_pnalloc(op->pool, ngx_idempotency_redis_record_name_len(ctx)
-                              + NGX_IDEMPOTENCY_REDIS_ARGUMENT);
+                              + NGX_IDEMPOTENCY_REDIS_ARGUMENT + note->len);
     if (p == NULL) {
         return NGX_ERROR;
     }
@@ -225,7 +227,7 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop)
     }
 
     arg[rop->nargs].data = p;
-    arg[rop->nargs].len = NGX_IDEMPOTENCY_REDIS_ARGUMENT;
+    arg[rop->nargs].len = NGX_IDEMPOTENCY_REDIS_ARGUMENT + note->len;
     rop->nargs++;
 
     /* see scripts/parts/read.lua */
@@ -253,7 +255,15 @@ ngx_idempotency_redis_op_args(ngx_idempotency_redis_op_t *rop)
     p = ngx_idempotency_redis_op_number(p, 8, id->number);
     p = ngx_idempotency_redis_op_number(p, 8, id->number + 1);
     p = ngx_idempotency_redis_op_number(p, 8, id->epoch);
-    (void) ngx_idempotency_redis_op_number(p, 8, lease ? 0 : op->granted);
+    p = ngx_idempotency_redis_op_number(p, 8, lease ? 0 : op->granted);
+
+    if (note->len) {
+
+        /* what it points to may be gone when it is needed again */
+
+        ngx_memcpy(p, note->data, note->len);
+        note->data = p;
+    }
 
     if (op->type == NGX_IDEMPOTENCY_COMPLETE
         || (op->type == NGX_IDEMPOTENCY_RESOLVE && op->executed))

@@ -18,12 +18,14 @@
 /* digits of a number of 64 bits */
 #define NGX_IDEMPOTENCY_REDIS_LIST_DIGITS 20
 
-/* the length of a record in a reply */
+/* the length of a record in a reply, without its note */
 #define NGX_IDEMPOTENCY_REDIS_LIST_ENTRY                                      \
     (1 + 2 * NGX_IDEMPOTENCY_DIGEST_LEN + NGX_IDEMPOTENCY_RECORD_HEADER)
 
 
 static u_char *ngx_idempotency_redis_list_dot(ngx_str_t *cursor);
+static ngx_int_t ngx_idempotency_redis_list_entry(ngx_idempotency_op_t *op,
+    u_char **pos, u_char *last, uint64_t now);
 
 
 ngx_uint_t
@@ -77,6 +79,7 @@ ngx_idempotency_redis_list_args(ngx_idempotency_redis_op_t *rop)
     arg = rop->args;
 
     p = ngx_pnalloc(op->pool, NGX_IDEMPOTENCY_OWNER_LEN + 1
+                              + op->list->digits.len
                               + NGX_IDEMPOTENCY_REDIS_LIST_DIGITS);
     if (p == NULL) {
         return NGX_ERROR;
@@ -89,10 +92,11 @@ ngx_idempotency_redis_list_args(ngx_idempotency_redis_op_t *rop)
     ngx_str_set(&arg[2], "0");
 
     arg[3].data = p;
-    arg[3].len = NGX_IDEMPOTENCY_OWNER_LEN + 1;
+    arg[3].len = NGX_IDEMPOTENCY_OWNER_LEN + 1 + op->list->digits.len;
 
     p = ngx_cpymem(p, op->id.owner, NGX_IDEMPOTENCY_OWNER_LEN);
     *p++ = (u_char) op->list->state;
+    p = ngx_cpymem(p, op->list->digits.data, op->list->digits.len);
 
     arg[4].data = p;
 
@@ -121,11 +125,11 @@ ngx_int_t
 ngx_idempotency_redis_list_read(ngx_idempotency_redis_op_t *rop,
     ngx_str_t *value, uint64_t now)
 {
-    u_char                   *p, *last;
-    size_t                    len;
-    ngx_str_t                 header, *cursor;
-    ngx_idempotency_list_t   *list;
-    ngx_idempotency_entry_t  *entry;
+    u_char                  *p, *last;
+    size_t                   len;
+    ngx_int_t                rc;
+    ngx_str_t               *cursor;
+    ngx_idempotency_list_t  *list;
 
     list = rop->op->list;
     cursor = &rop->args[4];
@@ -152,36 +156,89 @@ ngx_idempotency_redis_list_read(ngx_idempotency_redis_op_t *rop,
     cursor->len = len;
     p += len;
 
-    for ( /* void */ ; p < last; p += NGX_IDEMPOTENCY_REDIS_LIST_ENTRY) {
+    while (p < last) {
 
-        if (last - p < NGX_IDEMPOTENCY_REDIS_LIST_ENTRY) {
+        rc = ngx_idempotency_redis_list_entry(rop->op, &p, last, now);
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* the reply is gone when the list is read: its notes are copied */
+
+static ngx_int_t
+ngx_idempotency_redis_list_entry(ngx_idempotency_op_t *op, u_char **pos,
+    u_char *last, uint64_t now)
+{
+    u_char                    *p;
+    ngx_str_t                  header;
+    ngx_idempotency_list_t    *list;
+    ngx_idempotency_entry_t   *entry;
+    ngx_idempotency_record_t  *record;
+
+    p = *pos;
+    list = op->list;
+
+    if (last - p < NGX_IDEMPOTENCY_REDIS_LIST_ENTRY) {
+        return NGX_ERROR;
+    }
+
+    header.data = p + 1 + 2 * NGX_IDEMPOTENCY_DIGEST_LEN;
+    header.len = NGX_IDEMPOTENCY_RECORD_HEADER;
+
+    *pos += NGX_IDEMPOTENCY_REDIS_LIST_ENTRY;
+
+    if (header.data[0] == NGX_IDEMPOTENCY_RECORD_NOTED) {
+
+        if (last - *pos < 2) {
             return NGX_ERROR;
         }
 
-        entry = ngx_array_push(&list->entries);
-        if (entry == NULL) {
-            return NGX_DECLINED;
-        }
+        header.len += 2 + ((*pos)[0] << 8 | (*pos)[1]);
 
-        entry->sequence = (*p == 1);
-
-        header.data = p + 1 + 2 * NGX_IDEMPOTENCY_DIGEST_LEN;
-        header.len = NGX_IDEMPOTENCY_RECORD_HEADER;
-
-        if (ngx_idempotency_record_digest(p + 1, entry->digest) != NGX_OK
-            || ngx_idempotency_record_decode(&header, now, &entry->record)
-               != NGX_OK)
-        {
+        if (header.len > (size_t) (last - header.data)) {
             return NGX_ERROR;
         }
 
-        /* it has expired, and Redis may not have removed it yet */
+        *pos = header.data + header.len;
+    }
 
-        if (entry->record.state != list->state
-            || entry->record.ttl_left == 0
-            || ngx_idempotency_record_is_dry(entry->digest))
-        {
+    entry = ngx_array_push(&list->entries);
+    if (entry == NULL) {
+        return NGX_DECLINED;
+    }
+
+    record = &entry->record;
+
+    entry->sequence = (*p == 1);
+
+    if (ngx_idempotency_record_digest(p + 1, entry->digest) != NGX_OK
+        || ngx_idempotency_record_decode(&header, now, record) != NGX_OK)
+    {
+        list->entries.nelts--;
+        return NGX_ERROR;
+    }
+
+    /* it has expired, and Redis may not have removed it yet */
+
+    if ((record->state != list->state && list->state != NGX_IDEMPOTENCY_NONE)
+        || record->ttl_left == 0
+        || ngx_idempotency_record_is_dry(entry->digest))
+    {
+        list->entries.nelts--;
+        return NGX_OK;
+    }
+
+    if (record->note.len) {
+        record->note.data = ngx_pstrdup(op->pool, &record->note);
+        if (record->note.data == NULL) {
             list->entries.nelts--;
+            return NGX_DECLINED;
         }
     }
 

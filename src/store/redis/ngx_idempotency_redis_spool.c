@@ -45,7 +45,7 @@ typedef struct {
 } ngx_idempotency_redis_spool_t;
 
 
-/* followed by the answer */
+/* followed by the note and the answer */
 
 typedef struct {
     size_t                           size;     /* of all, aligned */
@@ -89,6 +89,11 @@ ngx_idempotency_redis_outcome_save(ngx_idempotency_redis_outcome_t *outcome,
     outcome->tombstone = op->tombstone;
     outcome->connection = op->connection;
     outcome->head = op->head.len;
+    outcome->note = op->note;
+
+    if (type != op->type) {
+        ngx_str_null(&outcome->note);
+    }
 }
 
 
@@ -105,6 +110,7 @@ ngx_idempotency_redis_outcome_load(ngx_idempotency_redis_outcome_t *outcome,
     op->ttl = outcome->ttl;
     op->tombstone = outcome->tombstone;
     op->connection = outcome->connection;
+    op->note = outcome->note;
 }
 
 
@@ -239,7 +245,8 @@ static ngx_int_t
 ngx_idempotency_redis_spool_append(ngx_idempotency_redis_spool_t *spool,
     ngx_idempotency_redis_outcome_t *outcome, ngx_str_t *answer)
 {
-    size_t                          size, len;
+    u_char                         *p;
+    size_t                          size, len, fixed;
     ngx_idempotency_redis_entry_t  *entry;
 
     if (spool->taken >= spool->used) {
@@ -254,13 +261,12 @@ ngx_idempotency_redis_spool_append(ngx_idempotency_redis_spool_t *spool,
     }
 
     len = answer->len;
-    size = ngx_align(sizeof(ngx_idempotency_redis_entry_t) + len,
-                     NGX_IDEMPOTENCY_REDIS_SPOOL_ALIGN);
+    fixed = sizeof(ngx_idempotency_redis_entry_t) + outcome->note.len;
+    size = ngx_align(fixed + len, NGX_IDEMPOTENCY_REDIS_SPOOL_ALIGN);
 
     if (spool->used + size > NGX_IDEMPOTENCY_REDIS_SPOOL_ANSWERS) {
         len = 0;
-        size = ngx_align(sizeof(ngx_idempotency_redis_entry_t),
-                         NGX_IDEMPOTENCY_REDIS_SPOOL_ALIGN);
+        size = ngx_align(fixed, NGX_IDEMPOTENCY_REDIS_SPOOL_ALIGN);
     }
 
     if (NGX_IDEMPOTENCY_REDIS_SPOOL_HEADER + spool->used + size
@@ -275,8 +281,14 @@ ngx_idempotency_redis_spool_append(ngx_idempotency_redis_spool_t *spool,
     entry->answer = len;
     entry->outcome = *outcome;
 
+    p = (u_char *) (entry + 1);
+
+    if (outcome->note.len) {
+        p = ngx_cpymem(p, outcome->note.data, outcome->note.len);
+    }
+
     if (len) {
-        ngx_memcpy(entry + 1, answer->data, len);
+        ngx_memcpy(p, answer->data, len);
     }
 
     ngx_memory_barrier();
@@ -301,11 +313,12 @@ ngx_uint_t
 ngx_idempotency_redis_spool_take(ngx_shm_zone_t *zone, ngx_uint_t most,
     ngx_idempotency_redis_outcome_pt handler, void *data)
 {
-    ngx_str_t                       answer;
-    ngx_uint_t                      n;
-    ngx_slab_pool_t                *shpool;
-    ngx_idempotency_redis_spool_t  *spool;
-    ngx_idempotency_redis_entry_t  *entry;
+    ngx_str_t                         answer;
+    ngx_uint_t                        n;
+    ngx_slab_pool_t                  *shpool;
+    ngx_idempotency_redis_spool_t    *spool;
+    ngx_idempotency_redis_entry_t    *entry;
+    ngx_idempotency_redis_outcome_t   outcome;
 
     if (!ngx_idempotency_redis_spool_lock(zone, 0)) {
         return 0;
@@ -316,10 +329,13 @@ ngx_idempotency_redis_spool_take(ngx_shm_zone_t *zone, ngx_uint_t most,
     for (n = 0; n < most && spool->taken < spool->used; n++) {
         entry = ngx_idempotency_redis_spool_entry(spool, spool->taken);
 
-        answer.data = (u_char *) (entry + 1);
+        outcome = entry->outcome;
+        outcome.note.data = (u_char *) (entry + 1);
+
+        answer.data = outcome.note.data + outcome.note.len;
         answer.len = entry->answer;
 
-        if (handler(data, &entry->outcome, &answer) != NGX_OK) {
+        if (handler(data, &outcome, &answer) != NGX_OK) {
             break;
         }
 

@@ -17,7 +17,7 @@
 /*
  * What is kept of an operation in order to send it later, but for its answer.
  * In the spool it is written by one process and read by another process of
- * the same binary.
+ * the same binary; the bytes of the note are behind it there.
  */
 
 typedef struct {
@@ -31,6 +31,7 @@ typedef struct {
     time_t                      tombstone;
     ngx_atomic_uint_t           connection;
     size_t                      head;         /* bytes of it in the answer */
+    ngx_str_t                   note;         /* the operation's bytes */
 } ngx_idempotency_redis_outcome_t;
 
 

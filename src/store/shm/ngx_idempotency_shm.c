@@ -276,6 +276,10 @@ ngx_idempotency_shm_change(ngx_idempotency_shm_ctx_t *ctx,
             op->error = NGX_IDEMPOTENCY_ERROR_FULL;
             return NGX_ERROR;
         }
+
+        if (node && (node->note || t.stored.note.len)) {
+            ngx_idempotency_shm_note_write(ctx, node, &t.stored.note);
+        }
     }
 
     if (t.mark_moved) {
@@ -353,6 +357,16 @@ ngx_idempotency_shm_show(ngx_idempotency_op_t *op,
     record = &op->record;
 
     ngx_idempotency_transition_show(&t->stored, t->now, record);
+
+    if (t->change == NGX_IDEMPOTENCY_UNCHANGED && node && node->note) {
+        record->note.len = t->stored.note.len;
+        record->note.data = ngx_pstrdup(op->pool, &t->stored.note);
+
+        if (record->note.data == NULL) {
+            op->error = NGX_IDEMPOTENCY_ERROR_MEMORY;
+            return NGX_ERROR;
+        }
+    }
 
     if (!t->answer || !record->kept) {
         return NGX_OK;
@@ -527,6 +541,10 @@ ngx_idempotency_shm_complete(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     ngx_idempotency_shm_write(ctx, node, &t.stored, t.change);
+
+    if (node->note || t.stored.note.len) {
+        ngx_idempotency_shm_note_write(ctx, node, &t.stored.note);
+    }
 
     (void) ngx_idempotency_shm_show(op, node, &t);
 

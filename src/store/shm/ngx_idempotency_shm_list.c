@@ -138,8 +138,18 @@ ngx_idempotency_shm_list_look(ngx_idempotency_shm_ctx_t *ctx,
     ngx_memzero(&record, sizeof(ngx_idempotency_record_t));
     ngx_idempotency_transition_show(&stored, now, &record);
 
-    if (!stored.exists || record.state != op->list->state) {
+    if (!stored.exists
+        || !ngx_idempotency_list_wants(op->list, record.state, digest))
+    {
         return NGX_OK;
+    }
+
+    if (stored.note.len) {
+        record.note.len = stored.note.len;
+        record.note.data = ngx_pstrdup(op->pool, &stored.note);
+        if (record.note.data == NULL) {
+            return NGX_ERROR;
+        }
     }
 
     entry = ngx_array_push(&op->list->entries);

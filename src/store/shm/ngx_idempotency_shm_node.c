@@ -247,6 +247,14 @@ ngx_idempotency_shm_load(ngx_idempotency_shm_node_t *node,
     stored->status = node->status;
     stored->kept = node->kept;
     stored->exists = 1;
+
+    if (node->note) {
+        stored->note.data = node->note->data;
+        stored->note.len = node->note->len;
+
+    } else {
+        ngx_str_null(&stored->note);
+    }
 }
 
 
@@ -391,6 +399,70 @@ ngx_idempotency_shm_write(ngx_idempotency_shm_ctx_t *ctx,
 }
 
 
+/*
+ * Nothing is expired to make room: a note is not worth the time with the mutex
+ * held.
+ */
+
+void
+ngx_idempotency_shm_note_write(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, const ngx_str_t *note)
+{
+    ngx_idempotency_shm_note_t  *old, *new;
+
+    old = node->note;
+    new = NULL;
+
+    if (note->len) {
+
+        if (old && note->data == old->data) {
+            return;
+        }
+
+        if (note->len <= NGX_IDEMPOTENCY_NOTE_LEN) {
+            new = ngx_slab_alloc_locked(ctx->shpool,
+                                     ngx_idempotency_shm_note_size(note->len));
+        }
+
+        if (new) {
+            new->len = (uint16_t) note->len;
+            ngx_memcpy(new->data, note->data, note->len);
+        }
+    }
+
+    ngx_memory_barrier();
+
+    ngx_idempotency_shm_point();
+
+    node->note = new;
+
+    ngx_memory_barrier();
+
+    ngx_idempotency_shm_point();
+
+    if (old) {
+        ngx_slab_free_locked(ctx->shpool, old);
+    }
+}
+
+
+/* a power of two, as the rebuild of a zone wants it */
+
+size_t
+ngx_idempotency_shm_note_size(size_t len)
+{
+    size_t  size;
+
+    size = 32;
+
+    while (size < offsetof(ngx_idempotency_shm_note_t, data) + len) {
+        size <<= 1;
+    }
+
+    return size;
+}
+
+
 static void
 ngx_idempotency_shm_set_state(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, ngx_idempotency_state_e state)
@@ -501,6 +573,10 @@ ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_point();
 
     ngx_idempotency_shm_answer_free(ctx, node);
+
+    if (node->note) {
+        ngx_slab_free_locked(ctx->shpool, node->note);
+    }
 
     ngx_slab_free_locked(ctx->shpool, node);
 }

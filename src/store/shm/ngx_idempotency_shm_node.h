@@ -21,13 +21,21 @@
 
 
 #define NGX_IDEMPOTENCY_SHM_NODE_SIZE    256
-#define NGX_IDEMPOTENCY_SHM_INLINE       10
+#define NGX_IDEMPOTENCY_SHM_INLINE       2
 
 #define NGX_IDEMPOTENCY_SHM_DIGEST_REST                                       \
     (NGX_IDEMPOTENCY_DIGEST_LEN - sizeof(ngx_rbtree_key_t))
 
 
 typedef struct ngx_idempotency_shm_piece_s  ngx_idempotency_shm_piece_t;
+
+
+/* the note of a record, in a slot of its own */
+
+typedef struct {
+    uint16_t                       len;
+    u_char                         data[NGX_IDEMPOTENCY_NOTE_LEN];
+} ngx_idempotency_shm_note_t;
 
 
 /*
@@ -66,6 +74,7 @@ struct ngx_idempotency_shm_node_s {
     uint64_t                       issued;     /* its end, msec; 0: was not */
     int64_t                        created;
     ngx_idempotency_shm_piece_t   *answer;
+    ngx_idempotency_shm_note_t    *note;       /* or NULL */
     uint32_t                       generation; /* changes with each move */
     uint32_t                       attempts;
     uint32_t                       keep;       /* seconds */
@@ -112,6 +121,16 @@ ngx_idempotency_shm_node_t *ngx_idempotency_shm_insert(
 void ngx_idempotency_shm_write(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_node_t *node, ngx_idempotency_stored_t *stored,
     ngx_idempotency_change_e change);
+
+/*
+ * Makes the note of a record what "note" says, after the record was written.
+ * Without room for it the record has none.
+ */
+void ngx_idempotency_shm_note_write(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_node_t *node, const ngx_str_t *note);
+
+/* the bytes of the slot of a note */
+size_t ngx_idempotency_shm_note_size(size_t len);
 
 /* takes a node out of the zone and frees it with its answer */
 void ngx_idempotency_shm_remove(ngx_idempotency_shm_ctx_t *ctx,

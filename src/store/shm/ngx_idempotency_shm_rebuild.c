@@ -38,6 +38,8 @@ static void ngx_idempotency_shm_map_answer(ngx_idempotency_shm_ctx_t *ctx,
 static ngx_int_t ngx_idempotency_shm_map_pieces(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_map_t *map, ngx_idempotency_shm_node_t *node,
     ngx_uint_t mark);
+static void ngx_idempotency_shm_map_note(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_map_t *map, ngx_idempotency_shm_node_t *node);
 static ngx_int_t ngx_idempotency_shm_map_slot(ngx_idempotency_shm_ctx_t *ctx,
     ngx_idempotency_shm_map_t *map, void *p, size_t size, ngx_uint_t mark);
 static ngx_int_t ngx_idempotency_shm_rebuild_slab(
@@ -148,6 +150,7 @@ ngx_idempotency_shm_map(ngx_idempotency_shm_ctx_t *ctx,
 
     for (node = sh->records; node; node = node->next) {
         ngx_idempotency_shm_map_answer(ctx, map, node);
+        ngx_idempotency_shm_map_note(ctx, map, node);
     }
 
     return NGX_OK;
@@ -204,6 +207,38 @@ ngx_idempotency_shm_map_pieces(ngx_idempotency_shm_ctx_t *ctx,
     }
 
     return NGX_OK;
+}
+
+
+/* a note that is not whole is dropped: it is for people only */
+
+static void
+ngx_idempotency_shm_map_note(ngx_idempotency_shm_ctx_t *ctx,
+    ngx_idempotency_shm_map_t *map, ngx_idempotency_shm_node_t *node)
+{
+    size_t  size;
+
+    if (node->note == NULL) {
+        return;
+    }
+
+    /* its length may be read if the smallest slot is in the zone */
+
+    size = ngx_idempotency_shm_note_size(0);
+
+    if (ngx_idempotency_shm_map_slot(ctx, map, node->note, size, 0) == NGX_OK
+        && node->note->len <= NGX_IDEMPOTENCY_NOTE_LEN)
+    {
+        size = ngx_idempotency_shm_note_size(node->note->len);
+
+        if (ngx_idempotency_shm_map_slot(ctx, map, node->note, size, 1)
+            == NGX_OK)
+        {
+            return;
+        }
+    }
+
+    node->note = NULL;
 }
 
 

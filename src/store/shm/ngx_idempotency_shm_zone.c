@@ -8,7 +8,7 @@
 
 
 #define NGX_IDEMPOTENCY_SHM_MAGIC    0x4d454449    /* "IDEM" */
-#define NGX_IDEMPOTENCY_SHM_VERSION  4
+#define NGX_IDEMPOTENCY_SHM_VERSION  5
 
 /* the trees of a small zone have their roots behind its head */
 #define NGX_IDEMPOTENCY_SHM_ROOTS    256

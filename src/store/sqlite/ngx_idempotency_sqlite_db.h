@@ -75,6 +75,7 @@ typedef enum {
     NGX_IDEMPOTENCY_SQLITE_KEPT,
     NGX_IDEMPOTENCY_SQLITE_BOOT,
     NGX_IDEMPOTENCY_SQLITE_ANSWER,
+    NGX_IDEMPOTENCY_SQLITE_NOTE,
     NGX_IDEMPOTENCY_SQLITE_DUE_AT,
 
     /* of "find" only, in that place */
@@ -98,6 +99,7 @@ typedef struct {
     int64_t                         answer;      /* its row, 0: none */
     unsigned                        exists:1;    /* the row does */
     unsigned                        executing:1; /* it is in that table */
+    u_char                          note[NGX_IDEMPOTENCY_NOTE_LEN];
 } ngx_idempotency_sqlite_row_t;
 
 
@@ -142,6 +144,7 @@ struct ngx_idempotency_sqlite_db_s {
     ngx_uint_t                      counted[NGX_IDEMPOTENCY_TOMBSTONE + 1];
     unsigned                        scanned:1;   /* counted is of all */
     unsigned                        suspects:1;  /* has their table */
+    unsigned                        notes:1;     /* and the column of these */
     unsigned                        full:1;      /* no new records */
     unsigned                        spent:1;     /* the reserve is */
     unsigned                        changed:1;   /* by this transaction */

@@ -24,21 +24,25 @@ ngx_idempotency_sqlite_job_create(ngx_idempotency_sqlite_ctx_t *ctx,
     ngx_idempotency_op_t *op)
 {
     u_char                        *p;
-    size_t                         len, leases;
+    size_t                         len, fixed;
     ngx_uint_t                     keep;
     ngx_chain_t                   *cl;
     ngx_idempotency_sqlite_job_t  *job;
 
     len = 0;
-    leases = 0;
+    fixed = op->note.len;
     keep = op->keep;
 
     if (op->leases) {
-        leases = op->leases->nelts * sizeof(ngx_idempotency_lease_t);
+        fixed += op->leases->nelts * sizeof(ngx_idempotency_lease_t);
     }
 
     if (op->suspect) {
-        len = NGX_IDEMPOTENCY_DIGEST_LEN;
+        fixed += NGX_IDEMPOTENCY_DIGEST_LEN;
+    }
+
+    if (op->list) {
+        fixed += op->list->digits.len;
     }
 
     if (keep) {
@@ -61,7 +65,7 @@ ngx_idempotency_sqlite_job_create(ngx_idempotency_sqlite_ctx_t *ctx,
         }
     }
 
-    job = ngx_alloc(sizeof(ngx_idempotency_sqlite_job_t) + leases + len,
+    job = ngx_alloc(sizeof(ngx_idempotency_sqlite_job_t) + fixed + len,
                     ngx_cycle->log);
     if (job == NULL) {
         return NULL;
@@ -82,14 +86,23 @@ ngx_idempotency_sqlite_job_create(ngx_idempotency_sqlite_ctx_t *ctx,
 
     p = (u_char *) (job + 1);
 
-    if (leases) {
+    if (op->leases) {
         job->leases = (ngx_idempotency_lease_t *) p;
         job->nleases = op->leases->nelts;
-        p = ngx_cpymem(p, op->leases->elts, leases);
+        p = ngx_cpymem(p, op->leases->elts,
+                       job->nleases * sizeof(ngx_idempotency_lease_t));
     }
 
     if (op->list) {
-        job->list = op->list->state;
+        job->list.state = op->list->state;
+        job->list.digits.data = p;
+        job->list.digits.len = op->list->digits.len;
+        p = ngx_cpymem(p, op->list->digits.data, op->list->digits.len);
+    }
+
+    if (op->note.len) {
+        job->ask.note.data = p;
+        p = ngx_cpymem(p, op->note.data, op->note.len);
     }
 
     if (op->suspect) {
@@ -153,6 +166,11 @@ ngx_idempotency_sqlite_job_clear(ngx_idempotency_sqlite_job_t *job)
         job->entries = NULL;
     }
 
+    if (job->note) {
+        ngx_free(job->note);
+        job->note = NULL;
+    }
+
     job->nentries = 0;
     job->seen = 0;
     job->expects = 0;
@@ -196,6 +214,13 @@ ngx_idempotency_sqlite_report(ngx_idempotency_op_t *op,
     }
 
     rc = NGX_OK;
+
+    if (job->note) {
+        op->record.note.data = ngx_pstrdup(op->pool, &job->record.note);
+        if (op->record.note.data == NULL) {
+            op->record.note.len = 0;
+        }
+    }
 
     if (job->answer) {
         rc = ngx_idempotency_sqlite_report_answer(op, job);
@@ -247,6 +272,8 @@ static ngx_int_t
 ngx_idempotency_sqlite_report_list(ngx_idempotency_op_t *op,
     ngx_idempotency_sqlite_job_t *job)
 {
+    ngx_str_t                *note;
+    ngx_uint_t                i;
     ngx_idempotency_list_t   *list;
     ngx_idempotency_entry_t  *entries;
 
@@ -272,6 +299,18 @@ ngx_idempotency_sqlite_report_list(ngx_idempotency_op_t *op,
 
     ngx_memcpy(entries, job->entries,
                job->nentries * sizeof(ngx_idempotency_entry_t));
+
+    for (i = 0; i < job->nentries; i++) {
+        note = &entries[i].record.note;
+
+        if (note->len) {
+            note->data = ngx_pstrdup(op->pool, note);
+            if (note->data == NULL) {
+                list->entries.nelts -= job->nentries;
+                return NGX_ERROR;
+            }
+        }
+    }
 
     return NGX_OK;
 }

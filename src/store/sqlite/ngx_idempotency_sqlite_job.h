@@ -68,7 +68,7 @@ typedef struct {
     ngx_str_t                       body;
     ngx_idempotency_lease_t        *leases;      /* results: of the thread */
     ngx_uint_t                      nleases;
-    ngx_idempotency_state_e         list;
+    ngx_idempotency_list_t          list;        /* what is wanted */
     u_char                          cursor[NGX_IDEMPOTENCY_DIGEST_LEN];
 
     /* what came of it, written by the thread */
@@ -80,8 +80,9 @@ typedef struct {
     ngx_idempotency_stored_t        stored;
     uint64_t                        now;
     uint64_t                        expected;
+    u_char                         *note;        /* malloc()ed */
     u_char                         *answer;      /* malloc()ed head and body */
-    ngx_idempotency_entry_t        *entries;     /* malloc()ed */
+    ngx_idempotency_entry_t        *entries;     /* malloc()ed, and notes */
     ngx_uint_t                      nentries;
     ngx_uint_t                      seen;
     unsigned                        expects:1;

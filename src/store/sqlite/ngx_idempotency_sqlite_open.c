@@ -5,6 +5,7 @@
 
 
 #include "ngx_idempotency_sqlite_disk.h"
+#include "ngx_idempotency_sqlite_statements.h"
 #include "ngx_idempotency_sqlite_wal.h"
 
 
@@ -25,6 +26,10 @@ static int ngx_idempotency_sqlite_schema_migrate(
     ngx_idempotency_sqlite_ctx_t *ctx, int64_t version);
 static int ngx_idempotency_sqlite_schema_run(ngx_idempotency_sqlite_db_t *db,
     const char *sql, ngx_uint_t version);
+static void ngx_idempotency_sqlite_schema_notes(
+    ngx_idempotency_sqlite_ctx_t *ctx);
+static ngx_uint_t ngx_idempotency_sqlite_schema_has_notes(
+    ngx_idempotency_sqlite_db_t *db);
 static void ngx_idempotency_sqlite_schema_suspects(
     ngx_idempotency_sqlite_ctx_t *ctx);
 static int ngx_idempotency_sqlite_boot(ngx_idempotency_sqlite_ctx_t *ctx);
@@ -122,87 +127,6 @@ static const char  *ngx_idempotency_sqlite_migrations[] = {
 };
 
 
-#define NGX_IDEMPOTENCY_SQLITE_COLUMNS                                        \
-    "state, owner, fingerprint, fence, lease, until, issued, created,"        \
-    " attempts, keep, tombstone, status, kept, boot, answer"
-
-
-#define NGX_IDEMPOTENCY_SQLITE_INSERT_INTO(table)                             \
-    "INSERT INTO " table " (digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", due)" \
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"    \
-        " ?14, ?15, ?16, ?17)"
-
-#define NGX_IDEMPOTENCY_SQLITE_UPDATE_OF(table)                               \
-    "UPDATE " table " SET state = ?2, owner = ?3, fingerprint = ?4,"          \
-        " fence = ?5, lease = ?6, until = ?7, issued = ?8, created = ?9,"     \
-        " attempts = ?10, keep = ?11, tombstone = ?12, status = ?13,"         \
-        " kept = ?14, boot = ?15, answer = ?16, due = ?17 WHERE digest = ?1"
-
-#define NGX_IDEMPOTENCY_SQLITE_DELETE_FROM(table)                             \
-    "DELETE FROM " table " WHERE digest = ?1"
-
-
-/* in the order of ngx_idempotency_sqlite_statement_e */
-
-static const char  *ngx_idempotency_sqlite_statements[] = {
-    "BEGIN IMMEDIATE",
-    "BEGIN",
-    "COMMIT",
-    "ROLLBACK",
-
-    /* the first row is taken, so the small table is asked first */
-
-    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", 1"
-        " FROM executing WHERE digest = ?1 UNION ALL"
-        " SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS ", 0"
-        " FROM records WHERE digest = ?1",
-
-    NGX_IDEMPOTENCY_SQLITE_INSERT_INTO("records"),
-    NGX_IDEMPOTENCY_SQLITE_INSERT_INTO("executing"),
-    NGX_IDEMPOTENCY_SQLITE_UPDATE_OF("records"),
-    NGX_IDEMPOTENCY_SQLITE_UPDATE_OF("executing"),
-    NGX_IDEMPOTENCY_SQLITE_DELETE_FROM("records"),
-    NGX_IDEMPOTENCY_SQLITE_DELETE_FROM("executing"),
-
-    "SELECT head, body FROM answers WHERE id = ?1",
-    "INSERT INTO answers (head, body) VALUES (?1, ?2)",
-    "DELETE FROM answers WHERE id = ?1",
-
-    "SELECT epoch, next, until FROM sequences WHERE half = ?1",
-
-    "INSERT INTO sequences (half, epoch, next, until)"
-        " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (half) DO UPDATE"
-        " SET epoch = ?2, next = ?3, until = ?4",
-
-    "DELETE FROM sequences WHERE half IN"
-        " (SELECT half FROM sequences WHERE until <= ?1 LIMIT 256)",
-
-    "SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
-        " FROM records WHERE digest > ?1 UNION ALL"
-        " SELECT digest, " NGX_IDEMPOTENCY_SQLITE_COLUMNS
-        " FROM executing WHERE digest > ?1 ORDER BY digest LIMIT ?2",
-
-    "SELECT digest FROM records WHERE due <= ?1 ORDER BY due LIMIT ?2",
-
-    "UPDATE meta SET value = ?1 WHERE name = 'clock'",
-    "PRAGMA data_version",
-    "PRAGMA page_count",
-    "PRAGMA freelist_count",
-    "PRAGMA incremental_vacuum(128)",
-
-    "SELECT record, owner, made, until FROM suspects WHERE digest = ?1",
-
-    "INSERT INTO suspects (digest, record, owner, made, until)"
-        " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (digest) DO UPDATE"
-        " SET record = ?2, owner = ?3, made = ?4, until = ?5",
-
-    "UPDATE suspects SET until = ?3 WHERE digest = ?1 AND owner = ?2",
-
-    "DELETE FROM suspects WHERE digest IN"
-        " (SELECT digest FROM suspects WHERE until <= ?1 LIMIT 256)"
-};
-
-
 ngx_uint_t
 ngx_idempotency_sqlite_threadsafe(void)
 {
@@ -214,6 +138,7 @@ int
 ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
 {
     int                           rc;
+    const char                   *text;
     ngx_uint_t                    i, n;
     ngx_idempotency_sqlite_db_t  *db;
 
@@ -254,8 +179,9 @@ ngx_idempotency_sqlite_open(ngx_idempotency_sqlite_ctx_t *ctx)
                      : NGX_IDEMPOTENCY_SQLITE_LAST_FIND;
 
     for (i = 0; rc == SQLITE_OK && i < n; i++) {
-        rc = sqlite3_prepare_v3(db->handle,
-                                ngx_idempotency_sqlite_statements[i], -1,
+        text = ngx_idempotency_sqlite_statement_text(i, db->notes);
+
+        rc = sqlite3_prepare_v3(db->handle, text, -1,
                                 SQLITE_PREPARE_PERSISTENT,
                                 &db->statements[i], NULL);
     }
@@ -469,6 +395,7 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
         return SQLITE_IOERR_LOCK;
     }
 
+    ngx_idempotency_sqlite_schema_notes(ctx);
     ngx_idempotency_sqlite_schema_suspects(ctx);
 
     return SQLITE_OK;
@@ -561,6 +488,56 @@ ngx_idempotency_sqlite_schema_run(ngx_idempotency_sqlite_db_t *db,
     }
 
     return rc;
+}
+
+
+/*
+ * The statements of older modules name their columns and leave this one alone:
+ * it needs no version of the schema, and two modules of different age may use
+ * the file during an upgrade.  A file that cannot be written is used without
+ * it, since known keys are replayed.
+ */
+
+static void
+ngx_idempotency_sqlite_schema_notes(ngx_idempotency_sqlite_ctx_t *ctx)
+{
+    sqlite3  *handle;
+
+    static const char  columns[] =
+        "BEGIN IMMEDIATE;"
+        "ALTER TABLE records ADD COLUMN note BLOB;"
+        "ALTER TABLE executing ADD COLUMN note BLOB;"
+        "COMMIT";
+
+    handle = ctx->db->handle;
+
+    if (!ngx_idempotency_sqlite_schema_has_notes(ctx->db)
+        && sqlite3_exec(handle, columns, NULL, NULL, NULL) != SQLITE_OK
+        && !sqlite3_get_autocommit(handle))
+    {
+        (void) sqlite3_exec(handle, "ROLLBACK", NULL, NULL, NULL);
+    }
+
+    /* or another process has added it meanwhile */
+
+    ctx->db->notes = ngx_idempotency_sqlite_schema_has_notes(ctx->db);
+
+    if (!ctx->db->notes) {
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, 0,
+                      "idempotency store \"%V\": the column for labels and "
+                      "reasons cannot be made: \"%s\", reload nginx when "
+                      "\"%V\" can be written", &ctx->store->name,
+                      sqlite3_errmsg(handle), &ctx->path);
+    }
+}
+
+
+static ngx_uint_t
+ngx_idempotency_sqlite_schema_has_notes(ngx_idempotency_sqlite_db_t *db)
+{
+    return sqlite3_table_column_metadata(db->handle, NULL, "executing", "note",
+                                         NULL, NULL, NULL, NULL, NULL)
+           == SQLITE_OK;
 }
 
 

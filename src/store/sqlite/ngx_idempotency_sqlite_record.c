@@ -196,6 +196,7 @@ ngx_idempotency_sqlite_show(ngx_idempotency_sqlite_ctx_t *ctx,
 
     job->now = t->now;
     job->stored = t->stored;
+    job->stored.note.len = 0;
     job->expects = t->expects;
     job->expected = t->expected;
 
@@ -206,6 +207,20 @@ ngx_idempotency_sqlite_show(ngx_idempotency_sqlite_ctx_t *ctx,
     ngx_memzero(record, sizeof(ngx_idempotency_record_t));
 
     ngx_idempotency_transition_show(&t->stored, t->now, record);
+
+    if (t->change == NGX_IDEMPOTENCY_UNCHANGED
+        && t->stored.note.len
+        && job->ask.type != NGX_IDEMPOTENCY_RENEW)
+    {
+        record->note.len = t->stored.note.len;
+        record->note.data = ngx_alloc(record->note.len, ngx_cycle->log);
+        if (record->note.data == NULL) {
+            return SQLITE_NOMEM;
+        }
+
+        job->note = record->note.data;
+        ngx_memcpy(job->note, t->stored.note.data, record->note.len);
+    }
 
     if (!t->answer || !record->kept) {
         return SQLITE_OK;
@@ -319,7 +334,7 @@ ngx_idempotency_sqlite_find(ngx_idempotency_sqlite_db_t *db, u_char *digest,
     int            rc;
     sqlite3_stmt  *stmt;
 
-    ngx_memzero(row, sizeof(ngx_idempotency_sqlite_row_t));
+    ngx_memzero(row, offsetof(ngx_idempotency_sqlite_row_t, note));
 
     stmt = ngx_idempotency_sqlite_statement(db, NGX_IDEMPOTENCY_SQLITE_FIND);
 
@@ -353,10 +368,11 @@ int
 ngx_idempotency_sqlite_load(ngx_idempotency_sqlite_db_t *db,
     sqlite3_stmt *stmt, ngx_idempotency_sqlite_row_t *row)
 {
+    size_t                     len;
     int64_t                    state;
     ngx_idempotency_stored_t  *s;
 
-    ngx_memzero(row, sizeof(ngx_idempotency_sqlite_row_t));
+    ngx_memzero(row, offsetof(ngx_idempotency_sqlite_row_t, note));
 
     s = &row->stored;
     state = sqlite3_column_int64(stmt, NGX_IDEMPOTENCY_SQLITE_STATE);
@@ -396,6 +412,17 @@ ngx_idempotency_sqlite_load(ngx_idempotency_sqlite_db_t *db,
     s->tombstone = ngx_idempotency_sqlite_column(uint32_t, TOMBSTONE);
     s->status = ngx_idempotency_sqlite_column(uint16_t, STATUS);
     s->kept = ngx_idempotency_sqlite_column(ngx_uint_t, KEPT) != 0;
+
+    len = sqlite3_column_bytes(stmt, NGX_IDEMPOTENCY_SQLITE_NOTE);
+
+    if (len && len <= NGX_IDEMPOTENCY_NOTE_LEN) {
+        ngx_memcpy(row->note,
+                   sqlite3_column_blob(stmt, NGX_IDEMPOTENCY_SQLITE_NOTE),
+                   len);
+
+        s->note.data = row->note;
+        s->note.len = len;
+    }
 
     row->exists = 1;
     row->state = s->state;
@@ -460,6 +487,15 @@ ngx_idempotency_sqlite_save(ngx_idempotency_sqlite_db_t *db, u_char *digest,
     ngx_idempotency_sqlite_bind(KEPT, s->kept);
     ngx_idempotency_sqlite_bind(BOOT, db->boot);
     ngx_idempotency_sqlite_bind(ANSWER, row->answer);
+
+    if (s->note.len) {
+        sqlite3_bind_blob(stmt, NGX_IDEMPOTENCY_SQLITE_NOTE + 1,
+                          s->note.data, (int) s->note.len, SQLITE_STATIC);
+
+    } else {
+        sqlite3_bind_null(stmt, NGX_IDEMPOTENCY_SQLITE_NOTE + 1);
+    }
+
     ngx_idempotency_sqlite_bind(DUE_AT, ngx_idempotency_transition_due(s));
 
     if (row->exists) {

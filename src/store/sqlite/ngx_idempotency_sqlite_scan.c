@@ -45,7 +45,8 @@ ngx_idempotency_sqlite_list(ngx_idempotency_sqlite_ctx_t *ctx,
     sqlite3_stmt  *stmt;
 
     job->entries = ngx_alloc(NGX_IDEMPOTENCY_LIST_ENTRIES
-                             * sizeof(ngx_idempotency_entry_t),
+                             * (sizeof(ngx_idempotency_entry_t)
+                                + NGX_IDEMPOTENCY_NOTE_LEN),
                              ngx_cycle->log);
     if (job->entries == NULL) {
         job->error = NGX_IDEMPOTENCY_ERROR_MEMORY;
@@ -122,13 +123,24 @@ ngx_idempotency_sqlite_list_look(ngx_idempotency_sqlite_ctx_t *ctx,
     ngx_memzero(&record, sizeof(ngx_idempotency_record_t));
     ngx_idempotency_transition_show(&row.stored, db->now, &record);
 
-    if (!row.stored.exists || record.state != job->list) {
+    if (!row.stored.exists
+        || !ngx_idempotency_list_wants(&job->list, record.state, job->cursor))
+    {
         return SQLITE_OK;
     }
 
     rc = ngx_idempotency_sqlite_mark_find(db, job->cursor, &mark);
     if (rc != SQLITE_OK) {
         return rc;
+    }
+
+    if (row.stored.note.len) {
+        record.note.len = row.stored.note.len;
+        record.note.data = (u_char *) (job->entries
+                                       + NGX_IDEMPOTENCY_LIST_ENTRIES)
+                           + job->nentries * NGX_IDEMPOTENCY_NOTE_LEN;
+
+        ngx_memcpy(record.note.data, row.stored.note.data, record.note.len);
     }
 
     entry = &job->entries[job->nentries++];

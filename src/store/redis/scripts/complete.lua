@@ -5,7 +5,7 @@
 --include restore
 
 if r_owner == owner and (r_state == EXECUTING or r_state == UNKNOWN) then
-  result, write = OK, true
+  result, write, r_note = OK, true, note
   --include store_answer
 
 elseif r_owner == owner and r_state == DONE then

@@ -12,6 +12,7 @@ if r_owner == owner then
     result, write = OK, true
     --include drop_answer
     r_state, r_lease = UNKNOWN, now
+    r_note = note ~= '' and note or r_note
 
   elseif state == UNKNOWN then
     result = OK

@@ -32,7 +32,8 @@ elseif found and state ~= NONE and state ~= ISSUED
     local kept_status = r_status
     --include drop_answer
     r_status = kept_status
-    stored = struct.pack(FORMAT, RECORD_VERSION, FIELDS)
+    --include encode
+    stored, header_len = header, #header
     redis.pcall('SET', KEYS[1], stored, 'PX',
                 r_until - now + r_tombstone * 1000)
   end

@@ -11,9 +11,12 @@
 --   rest    what follows the header of a record that is not done: the last
 --           eight owners that gave the key up or lost it.  A late claim of
 --           these must not be granted, since nobody would execute it.
+--   note    of the operation; r_note is that of the record, '' if it has none.
+--           A record has the version of older gateways, which know no notes,
+--           unless it has one.
 -- and sets
 --   result       of the operation
---   write        whether FIELDS and rest are to be stored
+--   write        whether FIELDS, r_note and rest are to be stored
 --   with_answer  whether the reply has the answer, if the record is done
 
 --define FORMAT '>BBBBI2I2c16c32I8I8I8I8I4I4I4I4I4I8'
@@ -25,6 +28,7 @@
 local fp, lease, keep, ttl, tombstone, fence, head, status, flags, kept, fp_how
   = struct.unpack('>c32I8I8I8I8I8I4I2BBI2', ARGV[1], OWNER_LEN + 1)
 
+local note = string.sub(ARGV[1], 131)
 local notify = flags >= TELL
 
 if notify then
@@ -32,12 +36,22 @@ if notify then
 end
 
 local result, write, with_answer, state, found
-local rest, header = '', ''
+local rest, header, r_note, header_len = '', '', '', RECORD_HEADER
 local version, FIELDS
 
 if stored then
   if #stored >= RECORD_HEADER then
     version, FIELDS = struct.unpack(FORMAT, stored)
+  end
+
+  if version == RECORD_NOTED and #stored >= RECORD_HEADER + 2 then
+    header_len = RECORD_HEADER + 2 + struct.unpack('>I2', stored,
+                                                   RECORD_HEADER + 1)
+    r_note = string.sub(stored, RECORD_HEADER + 3, header_len)
+
+    if #stored >= header_len then
+      version = RECORD_VERSION
+    end
   end
 
   if version ~= RECORD_VERSION then
@@ -60,7 +74,7 @@ if stored then
   if not found then
     state = nil
 
-  elseif r_state < DONE and #stored > RECORD_HEADER then
-    rest = string.sub(stored, RECORD_HEADER + 1)
+  elseif r_state < DONE and #stored > header_len then
+    rest = string.sub(stored, header_len + 1)
   end
 end

@@ -3,4 +3,4 @@
 -- be 0, or it would describe a fingerprint that they have replaced.
 
 --include drop_answer
-r_state, r_issued, r_fp_how = NONE, 0, 0
+r_state, r_issued, r_fp_how, r_note = NONE, 0, 0, ''

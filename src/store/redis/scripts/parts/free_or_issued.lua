@@ -2,7 +2,7 @@
 
 if r_issued > now then
   --include drop_answer
-  r_state, r_until, r_fp_how = ISSUED, r_issued, 0
+  r_state, r_until, r_fp_how, r_note = ISSUED, r_issued, 0, ''
 
 else
   --include free

@@ -20,6 +20,7 @@
 --    107      8    that number + 1
 --    115      8    epoch of the sequence
 --    123      8    fence that another store has given for the same, or 0
+--    131           note, up to the end
 
 local owner = string.sub(ARGV[1], 1, OWNER_LEN)
 local time = redis.call('TIME')

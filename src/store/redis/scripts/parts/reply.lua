@@ -27,7 +27,7 @@ if write then
     px = 1
   end
 
-  header = struct.pack(FORMAT, RECORD_VERSION, FIELDS)
+  --include encode
 
   redis.call('SET', KEYS[1], header .. rest, 'PX', px)
 
@@ -41,7 +41,7 @@ if write then
 
 elseif found then
   header = with_answer and state == DONE and stored
-           or string.sub(stored, 1, RECORD_HEADER)
+           or string.sub(stored, 1, header_len)
 end
 
 return struct.pack('>BI8c16', result, now, owner) .. header
