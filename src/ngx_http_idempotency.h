@@ -236,6 +236,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_str_t                          replayed_header;  /* empty: off */
     ngx_str_t                          expires_header;
     ngx_str_t                          describedby;
+    ngx_http_complex_value_t          *label;          /* or NULL */
     ngx_uint_t                         log_level;
     ngx_flag_t                         dry_run;
     ngx_uint_t                         upstreams;      /* made by its handler */
@@ -344,6 +345,7 @@ typedef struct {
     ngx_str_t                          source;
     ngx_str_t                          scope;
     ngx_str_t                          epoch;
+    ngx_str_t                          label;      /* for people */
     ngx_uint_t                         flags;      /* of all operations */
     u_char                             content     /* digest of the body */
                                            [NGX_IDEMPOTENCY_DIGEST_LEN];
@@ -535,6 +537,8 @@ typedef struct {
     ngx_buf_t                         *buf;    /* being filled */
     size_t                             size;   /* of the body */
     time_t                             ttl;    /* the upstream's, or 0 */
+    ngx_uint_t                         reason; /* of an unknown outcome */
+    ngx_uint_t                         reason_status;
     unsigned                           complete:1; /* last byte collected */
     unsigned                           keep:1;     /* head and body */
     unsigned                           grpc:1;     /* its end decides */

@@ -76,7 +76,7 @@ gw = Gateway(up, level='debug', workers=2, http='''
 ''')
 
 LINE = (r'\[(\w+)\] \d+#\d+: \*(\d+) idempotency request was "(\w+)"'
-        r'(?:, code "(\w+)")?(?:, record "[0-9a-f]{16}")?, location "([^"]*)"')
+        r'(?:, code "(\w+)")?(?:, record "[0-9a-f]{64}")?, location "([^"]*)"')
 
 # ---- one line for each result ----
 
@@ -191,7 +191,8 @@ shown = re.findall(r'^    \S+ \S+ \[debug\] \S+: (?:\*\d+ )?idempotency (.*)$',
 
 
 def shape(lines):
-    return [re.sub(r'\*\d+', '*N', re.sub(r'"[0-9a-f]{16}"', '"..."',
+    record = r'"(?:[0-9a-f]{64}|[0-9a-f]{16})"'
+    return [re.sub(r'\*\d+', '*N', re.sub(record, '"..."',
             re.sub(r'fence:\d+', 'fence:N', re.sub(r'\d+ bytes', 'N bytes',
                                                    x))))
             .replace('/pay/ok', '/pay').replace('"story"', '"order-1"')

@@ -35,7 +35,9 @@ PAGES = ['README.md'] + sorted(
 TEXT = ('(none) --claim--> executing', 'done --ttl-->', '2: claim: granted',
         'records = ', 'POST /pay', 'ACL SETUSER', 'maxmemory ', '2026/11/16 ',
         'scrape_configs:', 'ngx_http_idempotency_module.c', 'phase ',
-        'redis/client', 'record is settled by', 'redis/login')
+        'redis/client', 'record is settled by', 'redis/login',
+        'reference,amount', 'import csv, json, sys', 'GET ?state=unknown',
+        'POST ?resolve=batch')
 
 # answers of commands that follow a configuration, where they are not 201
 STATUSES = {'docs/guides/tokens.md': [200, 403]}

@@ -218,6 +218,7 @@ ngx_http_idempotency_create_loc_conf(ngx_conf_t *cf)
      *     conf->replayed_header = { 0, NULL };
      *     conf->expires_header = { 0, NULL };
      *     conf->describedby = { 0, NULL };
+     *     conf->label = NULL;
      */
 
     conf->store = NGX_CONF_UNSET_PTR;
@@ -606,6 +607,11 @@ ngx_http_idempotency_merge_answer(ngx_conf_t *cf,
     ngx_conf_merge_size_value(conf->max_response, prev->max_response,
                               1024 * 1024);
     ngx_conf_merge_str_value(conf->describedby, prev->describedby, "");
+
+    if (conf->label == NULL) {
+        conf->label = prev->label;
+    }
+
 
     if (ngx_http_idempotency_merge_headers(cf, prev, conf) != NGX_OK) {
         return NGX_ERROR;

@@ -12,19 +12,15 @@
 
 
 #include "ngx_http_idempotency_lookup.h"
-#include "ngx_http_idempotency_answer.h"
+#include "ngx_http_idempotency_batch.h"
 #include "ngx_http_idempotency_body.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_endpoint.h"
-#include "ngx_http_idempotency_header.h"
 #include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_list.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_query.h"
 #include "ngx_idempotency_random.h"
-
-
-/* bytes of a user's name in the log */
-#define NGX_HTTP_IDEMPOTENCY_LOOKUP_USER  64
 
 
 static char *ngx_http_idempotency_lookup_admin(ngx_conf_t *cf,
@@ -35,13 +31,18 @@ static ngx_int_t ngx_http_idempotency_lookup_method(ngx_http_request_t *r,
 static void ngx_http_idempotency_lookup_body(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_lookup_help(ngx_http_request_t *r);
 static ngx_int_t ngx_http_idempotency_lookup_name(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_lookup_ask(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_lookup_submit(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_e type);
 static ngx_int_t ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op);
 static ngx_int_t ngx_http_idempotency_lookup_reply(ngx_http_request_t *r);
+static ngx_int_t ngx_http_idempotency_lookup_listed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx);
 static ngx_int_t ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
@@ -232,6 +233,10 @@ ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
     ngx_int_t                      rc;
     ngx_http_idempotency_query_t  *query;
 
+    if (ngx_http_idempotency_query_variables(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     rc = ngx_http_idempotency_query(r, ctx);
 
     if (rc == NGX_DECLINED) {
@@ -248,20 +253,86 @@ ngx_http_idempotency_lookup_begin(ngx_http_request_t *r,
 
     query = ctx->query;
 
-    if (query->type != NGX_IDEMPOTENCY_LIST && !query->named) {
+    if (query->many) {
+        return ngx_http_idempotency_batch_begin(r, ctx);
+    }
+
+    if (query->type == NGX_IDEMPOTENCY_LIST) {
+        return ngx_http_idempotency_list_begin(r, ctx);
+    }
+
+    if (query->digits.len) {
+
+        /* two are enough to know that it is not the only one */
+
+        query->limit = 2;
+
+        return ngx_http_idempotency_list_begin(r, ctx);
+    }
+
+    if (!query->named) {
         rc = ngx_http_idempotency_lookup_name(r, ctx);
+
+        if (rc == NGX_DECLINED) {
+            return ngx_http_idempotency_lookup_help(r);
+        }
+
         if (rc != NGX_OK) {
             return rc;
         }
     }
 
-    /* to resolve, the record is read first */
-
-    return ngx_http_idempotency_lookup_submit(r, ctx,
-                                    query->type == NGX_IDEMPOTENCY_RESOLVE
-                                    ? NGX_IDEMPOTENCY_FETCH : query->type);
+    return ngx_http_idempotency_lookup_ask(r, ctx);
 }
 
+
+/* it is known which record: to resolve it, it is read first */
+
+static ngx_int_t
+ngx_http_idempotency_lookup_ask(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_idempotency_op_e  type;
+
+    type = ctx->query->type;
+
+    return ngx_http_idempotency_lookup_submit(r, ctx,
+                                              type == NGX_IDEMPOTENCY_RESOLVE
+                                              ? NGX_IDEMPOTENCY_FETCH : type);
+}
+
+
+static ngx_int_t
+ngx_http_idempotency_lookup_help(ngx_http_request_t *r)
+{
+    ngx_http_idempotency_text_t  text;
+
+    static ngx_str_t  type = ngx_string("text/plain");
+
+    ngx_http_idempotency_text_init(&text, r->pool);
+
+    ngx_http_idempotency_text_add(&text,
+        "Records of an idempotency store, for operators.\n\n"
+        "GET    ?state=unknown            a list, the oldest first; also\n"
+        "       &format=csv|ndjson|json   &label=PREFIX  &location=NAME\n"
+        "       &older=15m  &limit=100    &cursor=CURSOR\n"
+        "GET    ?record=NAME              one record; 12 of its digits are "
+        "enough\n"
+        "POST   ?record=NAME&fence=FENCE&resolve=executed|not-executed\n"
+        "       &label=LABEL              settles an unknown outcome\n");
+    ngx_http_idempotency_text_add(&text,
+        "POST   ?resolve=batch[&dry_run=1]  settles many, from NDJSON\n"
+        "DELETE ?record=NAME&fence=FENCE  forgets a record: its request is "
+        "executed\n"
+        "                                 again if it is repeated\n\n"
+        "Instead of record= the arguments or headers that have key, source "
+        "and scope\nin this location name a record.\n");
+
+    return ngx_http_idempotency_text_send(r, &text, NGX_HTTP_OK, &type);
+}
+
+
+/* NGX_DECLINED: an operator has said nothing at all */
 
 static ngx_int_t
 ngx_http_idempotency_lookup_name(ngx_http_request_t *r,
@@ -270,6 +341,14 @@ ngx_http_idempotency_lookup_name(ngx_http_request_t *r,
     ngx_int_t  rc;
 
     rc = ngx_http_idempotency_identify_key(r, ctx);
+
+    if (rc == NGX_DECLINED
+        && ctx->conf->admin
+        && r->args.len == 0
+        && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)))
+    {
+        return NGX_DECLINED;
+    }
 
     if (rc == NGX_DECLINED) {
         return ngx_http_idempotency_problem(r, ctx,
@@ -353,9 +432,6 @@ ngx_http_idempotency_lookup_fill(ngx_http_request_t *r,
         op->flags |= NGX_IDEMPOTENCY_FETCH_BARE;
         return NGX_OK;
 
-    case NGX_IDEMPOTENCY_LIST:
-        return ngx_idempotency_op_list(op, query->state, &query->cursor);
-
     case NGX_IDEMPOTENCY_RESOLVE:
         return query->executed ? ngx_http_idempotency_lookup_answer(r, ctx, op)
                                : NGX_OK;
@@ -375,21 +451,20 @@ ngx_http_idempotency_lookup_reply(ngx_http_request_t *r)
     ctx = ngx_http_idempotency_get_ctx(r);
     op = ctx->op;
 
+    if (ctx->query->batch) {
+        return ngx_http_idempotency_batch_reply(r, ctx);
+    }
+
+    if (op->type == NGX_IDEMPOTENCY_LIST) {
+        return ngx_http_idempotency_lookup_listed(r, ctx);
+    }
+
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         return ngx_http_idempotency_problem(r, ctx,
                                       NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
     }
 
     switch (op->type) {
-
-    case NGX_IDEMPOTENCY_LIST:
-
-        if (op->result != NGX_IDEMPOTENCY_OK) {
-            return ngx_http_idempotency_problem(r, ctx,
-                                           NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
-        }
-
-        break;
 
     case NGX_IDEMPOTENCY_FETCH:
 
@@ -429,6 +504,68 @@ ngx_http_idempotency_lookup_reply(ngx_http_request_t *r)
 
 
 static ngx_int_t
+ngx_http_idempotency_lookup_listed(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_http_idempotency_row_t   **rowp;
+    ngx_http_idempotency_query_t  *query;
+
+    query = ctx->query;
+
+    if (query->waits) {
+        return ngx_http_idempotency_list_next(r, ctx);
+    }
+
+    rc = ngx_http_idempotency_list_reply(r, ctx);
+
+    if (rc == NGX_AGAIN) {
+        return NGX_AGAIN;
+    }
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                      NGX_HTTP_IDEMPOTENCY_STORE_UNAVAILABLE);
+    }
+
+    if (rc != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (query->type == NGX_IDEMPOTENCY_LIST) {
+        return ngx_http_idempotency_list_send(r, ctx);
+    }
+
+    /* the record was named by its first digits */
+
+    if (query->rows.nelts == 0) {
+        return ngx_http_idempotency_problem(r, ctx,
+                                            NGX_HTTP_IDEMPOTENCY_NOT_FOUND);
+    }
+
+    if (query->rows.nelts > 1) {
+        (void) ngx_http_idempotency_query_error(ctx,
+                   "record= is ambiguous: more than one record begins with "
+                   "these digits, give more of them");
+
+        return ngx_http_idempotency_problem(r, ctx,
+                                           NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
+    }
+
+    rowp = query->rows.elts;
+
+    ngx_memcpy(ctx->id.digest, rowp[0]->entry.digest,
+               NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    if (rowp[0]->entry.sequence) {
+        ctx->identity.flags = NGX_IDEMPOTENCY_SEQUENCE;
+    }
+
+    return ngx_http_idempotency_lookup_ask(r, ctx);
+}
+
+
+static ngx_int_t
 ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
@@ -438,25 +575,28 @@ ngx_http_idempotency_lookup_send(ngx_http_request_t *r,
 
     ngx_http_idempotency_text_init(&text, r->pool);
 
-    ngx_http_idempotency_query_show(&text, ctx->op);
+    ngx_http_idempotency_list_show(&text, ctx, ctx->id.digest,
+                                   ctx->identity.flags
+                                   & NGX_IDEMPOTENCY_SEQUENCE,
+                                   &ctx->op->record);
+    ngx_http_idempotency_text_add(&text, "\n");
 
     return ngx_http_idempotency_text_send(r, &text, NGX_HTTP_OK, &type);
 }
 
 
 /*
- * The record was read.  An answer that the operator gives must be sealed if
- * the record was made with a secret.  Whether the record may be changed is
- * decided by the store, when it is changed.
+ * The record was read.  Whether it may be changed is decided by the store, when
+ * it is changed.
  */
 
 static ngx_int_t
 ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    ngx_idempotency_record_t  *record;
-
-    static u_char  none[NGX_IDEMPOTENCY_KEY_ID_LEN];
+    char                            *error;
+    ngx_idempotency_record_t        *record;
+    ngx_http_idempotency_resolve_t   resolve;
 
     record = &ctx->op->record;
 
@@ -466,18 +606,19 @@ ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
         return ngx_http_idempotency_lookup_refused(r, ctx);
     }
 
-    if (ctx->query->status
-        && ctx->conf->secrets == NULL
-        && ngx_memcmp(record->fingerprint, none, NGX_IDEMPOTENCY_KEY_ID_LEN)
-           != 0)
-    {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "idempotency cannot seal an answer for record "
-                      "\"%*xs\": the location of \"idempotency_lookup\" "
-                      "needs the \"idempotency_secret\" of the location that "
-                      "is protected", (size_t) 8, ctx->id.digest);
+    ngx_memzero(&resolve, sizeof(ngx_http_idempotency_resolve_t));
 
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    resolve.status = ctx->query->status;
+    resolve.label = ctx->query->label;
+    resolve.confirm = ctx->query->confirm;
+
+    error = ngx_http_idempotency_resolve_check(r, ctx, &resolve);
+
+    if (error) {
+        (void) ngx_http_idempotency_query_error(ctx, error);
+
+        return ngx_http_idempotency_problem(r, ctx,
+                                           NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT);
     }
 
     return ngx_http_idempotency_lookup_submit(r, ctx,
@@ -485,78 +626,30 @@ ngx_http_idempotency_lookup_resolve(ngx_http_request_t *r,
 }
 
 
-/*
- * The body of the request becomes that of the answer.  Without a status the
- * record says only that the request was executed.
- */
-
 static ngx_int_t
 ngx_http_idempotency_lookup_answer(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_idempotency_op_t *op)
 {
-    ngx_buf_t                 *b;
-    ngx_str_t                  body;
-    ngx_chain_t               *cl;
-    ngx_idempotency_answer_t   answer;
+    char                            *error;
+    ngx_int_t                        rc;
+    ngx_http_idempotency_resolve_t   resolve;
 
-    op->executed = 1;
-    op->status = ctx->query->status;
+    ngx_memzero(&resolve, sizeof(ngx_http_idempotency_resolve_t));
 
-    if (ngx_http_idempotency_body_whole(r, &body) != NGX_OK) {
+    resolve.status = ctx->query->status;
+
+    if (r->headers_in.content_type) {
+        resolve.type = r->headers_in.content_type->value;
+    }
+
+    if (ngx_http_idempotency_body_whole(r, &resolve.body) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    if (op->status == 0) {
-        return body.len ? NGX_DECLINED : NGX_OK;
-    }
+    rc = ngx_http_idempotency_resolve_answer(r, ctx, &resolve, op, &error);
 
-    if (body.len
-        && (op->status == NGX_HTTP_NO_CONTENT
-            || op->status == NGX_HTTP_NOT_MODIFIED))
-    {
-        return NGX_DECLINED;
-    }
-
-    if (body.len > ctx->conf->max_response) {
-        return NGX_ABORT;
-    }
-
-    ngx_memzero(&answer, sizeof(ngx_idempotency_answer_t));
-
-    answer.status = op->status;
-    answer.content_length = body.len;
-    answer.last_modified = -1;
-
-    if (body.len && r->headers_in.content_type) {
-        answer.content_type = r->headers_in.content_type->value;
-    }
-
-    if (ngx_idempotency_record_encode_head(r->pool, &answer, &op->head)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    b = ngx_calloc_buf(r->pool);
-    cl = ngx_alloc_chain_link(r->pool);
-
-    if (b == NULL || cl == NULL) {
-        return NGX_ERROR;
-    }
-
-    b->pos = body.data;
-    b->last = body.data + body.len;
-    b->memory = 1;
-
-    cl->buf = b;
-    cl->next = NULL;
-
-    op->body = cl;
-    op->body_len = body.len;
-
-    ngx_http_idempotency_answer_seal(r, ctx, op);
-
-    return op->keep ? NGX_OK : NGX_ERROR;
+    return rc == NGX_DECLINED ? ngx_http_idempotency_query_error(ctx, error)
+                              : rc;
 }
 
 
@@ -583,16 +676,11 @@ ngx_http_idempotency_lookup_refused(ngx_http_request_t *r,
 }
 
 
-/* Logs a change and its author, escaped so that no line can be forged. */
-
 static void
 ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    size_t                         i;
-    u_char                         user[NGX_HTTP_IDEMPOTENCY_LOOKUP_USER];
     const char                    *what;
-    ngx_str_t                      name;
     ngx_http_idempotency_query_t  *query;
 
     query = ctx->query;
@@ -608,24 +696,7 @@ ngx_http_idempotency_lookup_log(ngx_http_request_t *r,
                                : "resolved as not executed";
     }
 
-    ngx_str_set(&name, "-");
-
-    if (ngx_http_auth_basic_user(r) == NGX_OK) {
-        name.len = ngx_min(r->headers_in.user.len, sizeof(user));
-        name.data = user;
-
-        for (i = 0; i < name.len; i++) {
-            user[i] = r->headers_in.user.data[i];
-
-            if (user[i] < 0x20 || user[i] == '"' || user[i] >= 0x7f) {
-                user[i] = '?';
-            }
-        }
-    }
-
-    ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
-                  "idempotency record \"%*xs\" was %s by \"%V\" user \"%V\", "
-                  "status %ui, fence %uL", (size_t) 8, ctx->id.digest, what,
-                  &r->connection->addr_text, &name, query->status,
-                  query->fence ? query->fence : ctx->op->record.fence);
+    ngx_http_idempotency_resolve_log(r, ctx, what, query->status,
+                                     query->fence ? query->fence
+                                                  : ctx->op->record.fence);
 }

@@ -407,7 +407,7 @@ ngx_http_idempotency_answer_attach(ngx_http_request_t *r,
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency cannot store the header of the answer of "
                       "record \"%*xs\", the answer is not kept",
-                      (size_t) 8, ctx->id.digest);
+                      NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
         return;
     }
 
@@ -429,7 +429,8 @@ ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
     if (secret && ngx_idempotency_seal(secret[0], op) != NGX_OK) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency cannot seal the answer of record "
-                      "\"%*xs\", it is not kept", (size_t) 8, ctx->id.digest);
+                      "\"%*xs\", it is not kept",
+                      NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
         return;
     }
 
@@ -442,7 +443,7 @@ ngx_http_idempotency_answer_seal(ngx_http_request_t *r,
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency answer of record \"%*xs\" is too large "
                       "with its header, it is not kept",
-                      (size_t) 8, ctx->id.digest);
+                      NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
         return;
     }
 

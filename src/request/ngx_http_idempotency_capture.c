@@ -10,6 +10,7 @@
 #include "ngx_http_idempotency_dry_run.h"
 #include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_header.h"
+#include "ngx_http_idempotency_note.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_repeatability.h"
@@ -209,9 +210,13 @@ ngx_http_idempotency_capture_decide(ngx_http_request_t *r,
         return type;
     }
 
+    ctx->capture.reason = ngx_http_idempotency_note_reason(r, ctx, &facts,
+                                                           type);
+    ctx->capture.reason_status = facts.status;
+
     ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                   "idempotency record \"%*xs\" is %s, status %ui",
-                  (size_t) 8, ctx->id.digest,
+                  NGX_IDEMPOTENCY_WHOLE, ctx->id.digest,
                   type == NGX_IDEMPOTENCY_RELEASE ? "released" : "unknown",
                   r->headers_out.status);
 
@@ -375,6 +380,7 @@ ngx_http_idempotency_capture_collect(ngx_http_request_t *r,
 
     /* the answer broke off */
 
+    ctx->capture.reason = NGX_IDEMPOTENCY_REASON_CUT;
     ctx->capture.keep = 0;
     ctx->capture.send = NGX_HTTP_IDEMPOTENCY_SEND_ERROR;
 
@@ -401,6 +407,10 @@ ngx_http_idempotency_capture_outcome(ngx_http_request_t *r,
     type = ngx_http_idempotency_policy_outcome(&facts, ctx->conf->final,
                                                ctx->conf->retryable);
 
+    ctx->capture.reason = ngx_http_idempotency_note_reason(r, ctx, &facts,
+                                                           type);
+    ctx->capture.reason_status = facts.status;
+
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "idempotency gRPC answer, as status %ui: %s",
                    facts.status, ngx_idempotency_ops[type]);
@@ -410,7 +420,8 @@ ngx_http_idempotency_capture_outcome(ngx_http_request_t *r,
 
         ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                       "idempotency record \"%*xs\" is %s, its grpc-status "
-                      "means status %ui", (size_t) 8, ctx->id.digest,
+                      "means status %ui",
+                      NGX_IDEMPOTENCY_WHOLE, ctx->id.digest,
                       type == NGX_IDEMPOTENCY_RELEASE ? "released"
                                                       : "unknown",
                       facts.status);
@@ -443,6 +454,9 @@ ngx_http_idempotency_capture_store(ngx_http_request_t *r,
     ngx_http_idempotency_answer_attach(r, ctx, op);
 
     op->fence = ctx->fence;
+
+    ngx_http_idempotency_note_settle(r, ctx, op);
+
     op->handler = ngx_http_idempotency_capture_stored;
 
     ctx->settled = 1;
@@ -562,7 +576,7 @@ ngx_http_idempotency_capture_open(ngx_http_request_t *r,
     if (op == NULL || op->error != NGX_IDEMPOTENCY_ERROR_NONE) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency store could not store the outcome of record "
-                      "\"%*xs\"", (size_t) 8, ctx->id.digest);
+                      "\"%*xs\"", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
 
     } else if (op->type == NGX_IDEMPOTENCY_COMPLETE) {
 
@@ -678,13 +692,13 @@ ngx_http_idempotency_capture_refused(ngx_http_request_t *r,
         ngx_log_error(ctx->conf->log_level, r->connection->log, 0,
                       "idempotency record \"%*xs\" was committed by its "
                       "service, whose answer takes the place of the one that "
-                      "was received", (size_t) 8, ctx->id.digest);
+                      "was received", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
 
     } else {
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                       "idempotency record \"%*xs\" was settled by another "
                       "request or an operator, the answer of this request is "
-                      "dropped", (size_t) 8, ctx->id.digest);
+                      "dropped", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
     }
 
     ngx_http_clean_header(r);

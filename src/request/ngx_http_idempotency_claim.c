@@ -11,6 +11,7 @@
 #include "ngx_http_idempotency_failpoint.h"
 #include "ngx_http_idempotency_fingerprint.h"
 #include "ngx_http_idempotency_identify.h"
+#include "ngx_http_idempotency_note.h"
 #include "ngx_http_idempotency_probe.h"
 #include "ngx_http_idempotency_problem.h"
 #include "ngx_http_idempotency_repeatability.h"
@@ -350,6 +351,9 @@ ngx_http_idempotency_claim_submit(ngx_http_request_t *r,
 
     if (type == NGX_IDEMPOTENCY_RESOLVE) {
         ngx_http_idempotency_probe_answer(ctx, op);
+
+    } else {
+        ngx_http_idempotency_note_claim(r, ctx, op);
     }
 
     ngx_http_idempotency_set_state(ctx, NGX_HTTP_IDEMPOTENCY_STATE_CLAIM);
@@ -674,7 +678,7 @@ ngx_http_idempotency_claim_replay(ngx_http_request_t *r,
     case NGX_DECLINED:
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "idempotency cannot read the stored answer of record "
-                      "\"%*xs\"", (size_t) 8, ctx->id.digest);
+                      "\"%*xs\"", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
 
         return ngx_http_idempotency_problem(r, ctx,
                                       NGX_HTTP_IDEMPOTENCY_RECORD_UNREADABLE);

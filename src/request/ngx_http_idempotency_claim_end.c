@@ -7,6 +7,7 @@
 #include "ngx_http_idempotency_claim.h"
 #include "ngx_http_idempotency_context.h"
 #include "ngx_http_idempotency_dry_run.h"
+#include "ngx_http_idempotency_note.h"
 #include "ngx_http_idempotency_suspect.h"
 #include "ngx_http_idempotency_trouble.h"
 #include "ngx_http_idempotency_upstream.h"
@@ -124,9 +125,18 @@ ngx_http_idempotency_claim_abandon(ngx_http_idempotency_ctx_t *ctx)
     op = ngx_http_idempotency_context_op(ctx, type);
     rc = NGX_ERROR;
 
+    ctx->capture.reason = facts.answered
+                          ? NGX_IDEMPOTENCY_REASON_CUT
+                          : ngx_http_idempotency_note_reason(ctx->request, ctx,
+                                                             &facts, type);
+    ctx->capture.reason_status = facts.status;
+
     if (op) {
         op->fence = ctx->fence;
         op->handler = NULL;
+
+        ngx_http_idempotency_note_settle(ctx->request, ctx, op);
+
         rc = ngx_idempotency_op_submit(op);
 
         if (ctx->suspect) {
@@ -138,7 +148,7 @@ ngx_http_idempotency_claim_abandon(ngx_http_idempotency_ctx_t *ctx)
 
     ngx_log_error(level, ngx_cycle->log, 0,
                   "idempotency request ended without an answer, record "
-                  "\"%*xs\" is %s%s", (size_t) 8, ctx->id.digest,
+                  "\"%*xs\" is %s%s", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest,
                   type == NGX_IDEMPOTENCY_RELEASE && rc != NGX_ERROR
                   ? "released" : "unknown",
                   rc == NGX_ERROR ? " once its lease is over" : "");

@@ -248,7 +248,8 @@ ngx_http_idempotency_event_log(ngx_log_t *log,
     }
 
     if (digest) {
-        p = ngx_slprintf(p, last, ", record \"%*xs\"", (size_t) 8, digest);
+        p = ngx_slprintf(p, last, ", record \"%*xs\"", NGX_IDEMPOTENCY_WHOLE,
+                         digest);
     }
 
     p = ngx_slprintf(p, last, ", location \"%V\"", location);

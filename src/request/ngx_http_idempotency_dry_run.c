@@ -269,7 +269,7 @@ ngx_http_idempotency_dry_run_settle(ngx_idempotency_op_t *op,
                       dry->ctx ? dry->ctx->request->connection->log
                                : ngx_cycle->log, 0,
                       "idempotency dry run: record \"%*xs\" would be %s, "
-                      "status %ui", (size_t) 8, op->id.digest,
+                      "status %ui", NGX_IDEMPOTENCY_WHOLE, op->id.digest,
                       dry->type == NGX_IDEMPOTENCY_RELEASE ? "released"
                                                            : "unknown",
                       dry->status);

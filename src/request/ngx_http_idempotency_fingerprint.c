@@ -548,8 +548,8 @@ ngx_http_idempotency_fingerprint_as(ngx_http_request_t *r,
                           "idempotency record \"%*xs\" was made with a "
                           "secret that is not known: keep old secrets "
                           "after the first \"idempotency_secret\" until "
-                          "their records have expired", (size_t) 8,
-                          ctx->id.digest);
+                          "their records have expired",
+                          NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
             return NGX_DECLINED;
         }
     }
@@ -601,7 +601,7 @@ ngx_http_idempotency_fingerprint_make_as(ngx_http_request_t *r,
                       "idempotency record \"%*xs\" was made with another "
                       "\"idempotency_fingerprint\" than that of this "
                       "location: the request was not compared with the first "
-                      "one", (size_t) 8, ctx->id.digest);
+                      "one", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest);
         return NGX_ABORT;
     }
 

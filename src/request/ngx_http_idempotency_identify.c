@@ -12,6 +12,9 @@
 
 static ngx_uint_t ngx_http_idempotency_identify_same_header(
     ngx_http_request_t *r, ngx_http_idempotency_ctx_t *ctx);
+static ngx_int_t ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, const ngx_str_t *purpose,
+    u_char *digest);
 static ngx_int_t ngx_http_idempotency_identify_parse(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, ngx_str_t *value);
 
@@ -240,19 +243,6 @@ ngx_int_t
 ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)
 {
-    u_char            *digest;
-    u_char             sequence[NGX_IDEMPOTENCY_DIGEST_LEN];
-    const ngx_str_t   *parts[3];
-
-    static ngx_str_t  records[] = {
-        ngx_string("record 1"), ngx_string("dry record 1")
-    };
-    static ngx_str_t  sequences[] = {
-        ngx_string("sequence 1"), ngx_string("dry sequence 1")
-    };
-
-    digest = ctx->id.digest;
-
     if (ctx->conf->source == NULL) {
         return NGX_DECLINED;
     }
@@ -286,8 +276,26 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ngx_http_idempotency_identify_digest(r, ctx,
-                                             &records[ctx->conf->dry_run],
+    return ngx_http_idempotency_identify_name(r, ctx, ctx->conf->dry_run,
+                                              ctx->id.digest);
+}
+
+
+ngx_int_t
+ngx_http_idempotency_identify_name(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_uint_t dry_run, u_char *digest)
+{
+    u_char            sequence[NGX_IDEMPOTENCY_DIGEST_LEN];
+    const ngx_str_t  *parts[3];
+
+    static ngx_str_t  records[] = {
+        ngx_string("record 1"), ngx_string("dry record 1")
+    };
+    static ngx_str_t  sequences[] = {
+        ngx_string("sequence 1"), ngx_string("dry sequence 1")
+    };
+
+    if (ngx_http_idempotency_identify_digest(r, ctx, &records[dry_run],
                                              digest)
         != NGX_OK)
     {
@@ -298,7 +306,7 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
 
         /* the first half is the same for all records of the sequence */
 
-        parts[0] = &sequences[ctx->conf->dry_run];
+        parts[0] = &sequences[dry_run];
         parts[1] = &ctx->identity.scope;
         parts[2] = &ctx->identity.source;
 
@@ -313,7 +321,7 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
         ngx_memcpy(digest, sequence, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
     }
 
-    if (ctx->conf->dry_run) {
+    if (dry_run) {
 
         /* a list of records knows those of dry runs by their last bytes */
 
@@ -326,7 +334,9 @@ ngx_http_idempotency_identify_record(ngx_http_request_t *r,
 }
 
 
-ngx_int_t
+/* digests that are made for different purposes have nothing in common */
+
+static ngx_int_t
 ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx, const ngx_str_t *purpose, u_char *digest)
 {

@@ -47,12 +47,11 @@ ngx_int_t ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
- * A digest of scope, source, key and epoch for one purpose: digests made for
- * different purposes have nothing in common.  NGX_OK or NGX_ERROR.
+ * The name of the record that a request with source and scope has, or would
+ * have in a dry run.  NGX_OK or NGX_ERROR.
  */
-ngx_int_t ngx_http_idempotency_identify_digest(ngx_http_request_t *r,
-    ngx_http_idempotency_ctx_t *ctx, const ngx_str_t *purpose,
-    u_char *digest);
+ngx_int_t ngx_http_idempotency_identify_name(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_uint_t dry_run, u_char *digest);
 
 
 #endif /* _NGX_HTTP_IDEMPOTENCY_IDENTIFY_H_INCLUDED_ */

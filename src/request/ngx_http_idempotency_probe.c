@@ -205,7 +205,8 @@ ngx_http_idempotency_probe_verdict(ngx_http_idempotency_ctx_t *ctx,
                       "idempotency probe of record \"%*xs\" got status %ui "
                       "not from the upstream of its location but from an "
                       "error page, a redirect or nginx itself, the outcome "
-                      "stays unknown", (size_t) 8, ctx->id.digest, status);
+                      "stays unknown", NGX_IDEMPOTENCY_WHOLE, ctx->id.digest,
+                      status);
 
         *verdict = NGX_HTTP_IDEMPOTENCY_OUTCOME_UNKNOWN;
 

@@ -189,10 +189,11 @@ static ngx_http_idempotency_problem_t  ngx_http_idempotency_problems[] = {
 
     { ngx_string("404 Not Found"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("not_found"), ngx_string("same-key"), ngx_null_string,
-      ngx_string("Nothing is known of this idempotency key"),
-      ngx_string("No request with this idempotency key was executed or is "
-                 "running, as far as is remembered. A request with it would "
-                 "be executed.") },
+      ngx_string("No record matches"),
+      ngx_string("No record matches this key, source and scope, or has this "
+                 "name. This does not prove that the operation never ran: its "
+                 "record may have expired, or have another key, source or "
+                 "scope.") },
 
     { ngx_string("409 Conflict"), NGX_HTTP_IDEMPOTENCY_OFF,
       ngx_string("fence_mismatch"), ngx_string("never"), ngx_null_string,
@@ -751,6 +752,11 @@ ngx_http_idempotency_problem_detail(ngx_http_request_t *r,
     case NGX_HTTP_IDEMPOTENCY_BODY_INVALID:
         fact = &ctx->request_body.error;
         text = "The body is %V. ";
+        break;
+
+    case NGX_HTTP_IDEMPOTENCY_BAD_ARGUMENT:
+        fact = &ctx->request_body.error;
+        text = "Wrong argument: %V. ";
         break;
 
     default:

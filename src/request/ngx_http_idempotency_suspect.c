@@ -326,7 +326,8 @@ ngx_http_idempotency_suspect_log(ngx_http_idempotency_ctx_t *ctx,
                   "idempotency suspects that record \"%*xs\" is a retry of "
                   "record \"%*xs\" under another key, which is \"%V\": %s, "
                   "location \"%V\"",
-                  (size_t) 8, ctx->id.digest, (size_t) 8, other->fingerprint,
+                  NGX_IDEMPOTENCY_WHOLE, ctx->id.digest,
+                  NGX_IDEMPOTENCY_WHOLE, other->fingerprint,
                   &ngx_idempotency_states[other->state
                                           ? other->state
                                           : NGX_IDEMPOTENCY_EXECUTING],

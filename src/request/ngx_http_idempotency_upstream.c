@@ -170,6 +170,34 @@ ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
 }
 
 
+void
+ngx_http_idempotency_upstream_last_try(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *peer, ngx_uint_t *status)
+{
+    ngx_uint_t                  tries;
+    ngx_http_upstream_t        *u;
+    ngx_http_upstream_state_t  *state;
+
+    ngx_str_null(peer);
+    *status = 0;
+
+    tries = ngx_http_idempotency_upstream_tries(r, ctx, &u);
+
+    if (tries <= ctx->upstream.earlier_tries) {
+        return;
+    }
+
+    state = r->upstream_states->elts;
+    state += tries - 1;
+
+    if (state->peer) {
+        *peer = *state->peer;
+    }
+
+    *status = state->status;
+}
+
+
 ngx_uint_t
 ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx)

@@ -58,6 +58,13 @@ void ngx_http_idempotency_upstream_facts(ngx_http_request_t *r,
 off_t ngx_http_idempotency_upstream_sent(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
+/*
+ * The server of the last try, empty if there was none, and the status that
+ * nginx has given to that try, 0 if it is not over.
+ */
+void ngx_http_idempotency_upstream_last_try(ngx_http_request_t *r,
+    ngx_http_idempotency_ctx_t *ctx, ngx_str_t *peer, ngx_uint_t *status);
+
 /* The last try has brought a whole header. */
 ngx_uint_t ngx_http_idempotency_upstream_answered(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);

@@ -21,8 +21,6 @@ static ngx_int_t ngx_http_idempotency_variable_suspect(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_record(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_idempotency_variable_upstream_key(
-    ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_uri(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_parse_uri(
@@ -64,10 +62,6 @@ static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
       ngx_http_idempotency_variable_number,
       NGX_HTTP_IDEMPOTENCY_AGE, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
-    { ngx_string("idempotency_record"), NULL,
-      ngx_http_idempotency_variable_record,
-      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
     { ngx_string("idempotency_store_time"), NULL,
       ngx_http_idempotency_variable_store_time,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -76,8 +70,17 @@ static ngx_http_variable_t  ngx_http_idempotency_vars[] = {
       ngx_http_idempotency_variable_suspect,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("idempotency_label"), NULL,
+      ngx_http_idempotency_variable_string,
+      offsetof(ngx_http_idempotency_ctx_t, identity.label),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("idempotency_record"), NULL,
+      ngx_http_idempotency_variable_record,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
     { ngx_string("idempotency_upstream_key"), NULL,
-      ngx_http_idempotency_variable_upstream_key,
+      ngx_http_idempotency_variable_record,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("idempotency_uri"), NULL,
@@ -234,7 +237,11 @@ ngx_http_idempotency_variable_suspect(ngx_http_request_t *r,
 }
 
 
-/* the name of the record in the store; it has one as soon as it is claimed */
+/*
+ * The name of the record, which is made of scope, source and key and of
+ * nothing else: it stays the same for as long as the upstream may have to
+ * recognise it.  It is written as in a list of records, see query.c.
+ */
 
 static ngx_int_t
 ngx_http_idempotency_variable_record(ngx_http_request_t *r,
@@ -242,40 +249,7 @@ ngx_http_idempotency_variable_record(ngx_http_request_t *r,
 {
     u_char                      *p;
     ngx_http_idempotency_ctx_t  *ctx;
-
-    ctx = ngx_http_idempotency_get_ctx(r->main);
-
-    if (ctx == NULL || ctx->fence == 0) {
-        v->not_found = 1;
-        return NGX_OK;
-    }
-
-    p = ngx_pnalloc(r->pool, 2 * NGX_IDEMPOTENCY_DIGEST_LEN);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_hex_dump(p, ctx->id.digest, NGX_IDEMPOTENCY_DIGEST_LEN);
-
-    return ngx_http_idempotency_variable_set(v, p,
-                                             2 * NGX_IDEMPOTENCY_DIGEST_LEN);
-}
-
-
-/*
- * Made of scope, source and key and of nothing else: it stays the same for
- * as long as the upstream may have to recognise it.
- */
-
-static ngx_int_t
-ngx_http_idempotency_variable_upstream_key(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data)
-{
-    u_char                      *p;
-    ngx_http_idempotency_ctx_t  *ctx;
     u_char                       digest[NGX_IDEMPOTENCY_DIGEST_LEN];
-
-    static ngx_str_t  name = ngx_string("upstream key 1");
 
     ctx = ngx_http_idempotency_get_ctx(r->main);
 
@@ -284,21 +258,33 @@ ngx_http_idempotency_variable_upstream_key(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (ngx_http_idempotency_identify_digest(r, ctx, &name, digest)
-        != NGX_OK)
+    ngx_memcpy(digest, ctx->id.digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+
+    /* a retry after the end of a dry run must be recognised as well */
+
+    if (ctx->conf->dry_run
+        && ngx_http_idempotency_identify_name(r, ctx, 0, digest) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    p = ngx_pnalloc(r->pool, 2 * NGX_IDEMPOTENCY_DIGEST_LEN);
+    p = ngx_pnalloc(r->pool, 2 * NGX_IDEMPOTENCY_DIGEST_LEN + 1);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN);
+    v->data = p;
 
-    return ngx_http_idempotency_variable_set(v, p,
-                                             2 * NGX_IDEMPOTENCY_DIGEST_LEN);
+    p = ngx_hex_dump(p, digest, NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+
+    if (ctx->identity.flags & NGX_IDEMPOTENCY_SEQUENCE) {
+        *p++ = '-';
+    }
+
+    p = ngx_hex_dump(p, digest + NGX_IDEMPOTENCY_DIGEST_LEN / 2,
+                     NGX_IDEMPOTENCY_DIGEST_LEN / 2);
+
+    return ngx_http_idempotency_variable_set(v, v->data, p - v->data);
 }
 
 

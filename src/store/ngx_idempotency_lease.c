@@ -343,7 +343,7 @@ ngx_idempotency_lease_confirm(ngx_idempotency_lease_t *line, ngx_msec_t sent)
         if (!held->refused) {
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "idempotency lease of record \"%*xs\" was lost",
-                          (size_t) 8, line->id.digest);
+                          NGX_IDEMPOTENCY_WHOLE, line->id.digest);
             held->refused = 1;
         }
 

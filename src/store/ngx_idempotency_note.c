@@ -61,7 +61,12 @@ ngx_idempotency_note_encode(ngx_pool_t *pool, ngx_idempotency_note_t *note,
     label = note->label;
     label.len = ngx_min(label.len, NGX_IDEMPOTENCY_LABEL_LEN);
 
-    p = ngx_pnalloc(pool, NGX_IDEMPOTENCY_NOTE_LEN);
+    p = ngx_pnalloc(pool, 1 + 2 + label.len + NGX_IDEMPOTENCY_SEAL_LEN
+                          + 2 + ngx_min(note->location.len,
+                                        NGX_IDEMPOTENCY_LOCATION_LEN)
+                          + 2 + ngx_min(note->upstream.len,
+                                        NGX_IDEMPOTENCY_UPSTREAM_LEN)
+                          + 2 + 3 + 2 + 8);
     if (p == NULL) {
         return NGX_ERROR;
     }

@@ -13,6 +13,10 @@
 
 
 #define NGX_IDEMPOTENCY_DIGEST_LEN       32
+
+/* its length, for a log */
+#define NGX_IDEMPOTENCY_WHOLE            ((size_t) NGX_IDEMPOTENCY_DIGEST_LEN)
+
 #define NGX_IDEMPOTENCY_FINGERPRINT_LEN  34
 #define NGX_IDEMPOTENCY_OWNER_LEN        16
 

@@ -111,7 +111,7 @@ ngx_idempotency_postgres_outcome_landed(ngx_idempotency_postgres_job_t *job,
                       "request or an operator before the outcome of its "
                       "request was stored: "
                       "duplicates do not get the answer that its client got",
-                      (size_t) 8, job->ask.id.digest);
+                      NGX_IDEMPOTENCY_WHOLE, job->ask.id.digest);
     }
 }
 

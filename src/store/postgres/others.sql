@@ -262,7 +262,9 @@ BEGIN
         known := known + 1;
         st := reads(r, now);
 
-        IF st = p_state THEN
+        -- 0: any state but that of a stub
+
+        IF st = p_state OR p_state = 0 AND st <> 0 THEN
             digest := r.digest;
             sequence := stub_ttl(r.digest, now) IS NULL;
             seen := 0;

@@ -27,7 +27,8 @@ DECLARE
     now  bigint := clock_us() / 1000;
     r    records;
 BEGIN
-    SELECT * INTO r FROM records x WHERE x.digest = decode(p_key, 'hex')
+    SELECT * INTO r FROM records x
+    WHERE x.digest = decode(replace(p_key, '-', ''), 'hex')
         FOR NO KEY UPDATE;
 
     IF NOT FOUND OR r.gone <= now THEN
@@ -87,14 +88,16 @@ BEGIN
         body = coalesce(p_body, ''), head = NULL,
         until = now + x.ttl * 1000::bigint,
         gone = now + (x.ttl + x.tombstone::bigint) * 1000
-    WHERE x.digest = decode(p_key, 'hex') AND x.fence = p_fence
+    WHERE x.digest = decode(replace(p_key, '-', ''), 'hex')
+          AND x.fence = p_fence
           AND x.state IN (2, 3) AND x.flags & 6 = 2 AND x.gone > now;
 
     IF FOUND THEN
         RETURN;
     END IF;
 
-    SELECT * INTO r FROM records x WHERE x.digest = decode(p_key, 'hex');
+    SELECT * INTO r FROM records x
+    WHERE x.digest = decode(replace(p_key, '-', ''), 'hex');
 
     IF NOT FOUND OR r.gone <= now THEN
         RAISE EXCEPTION 'idempotency: there is no claim of this key'

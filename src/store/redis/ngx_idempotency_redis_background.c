@@ -480,7 +480,7 @@ ngx_idempotency_redis_background_done(ngx_idempotency_redis_op_t *rop)
                       "request or an operator before the outcome of its "
                       "request was stored: duplicates do not get the answer "
                       "that its client got",
-                      (size_t) 8, rop->op->id.digest);
+                      NGX_IDEMPOTENCY_WHOLE, rop->op->id.digest);
     }
 
     background->outcomes--;
