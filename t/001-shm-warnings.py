@@ -95,6 +95,15 @@ silent('a map of it',
        + server(location('idempotency pay; idempotency_source $bearer;\n'
                          + PASS)))
 
+# ---- fields of a body ----
+
+warns('a nested field by a dot',
+      'idempotency_json_set $id order.id;   # HERE\n'
+      + server(location(ON + PASS)), '"order.id"', 'blanks',
+      'idempotency_json_set $id order id;')
+silent('a nested field', 'idempotency_json_set $id order id;\n'
+       + server(location(ON + PASS)))
+
 # ---- servers ----
 
 

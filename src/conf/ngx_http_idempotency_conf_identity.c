@@ -611,6 +611,17 @@ ngx_http_idempotency_conf_field(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_memcpy(field->path.names, &value[2],
                field->path.n * sizeof(ngx_str_t));
 
+    if (field->json
+        && field->path.n == 1
+        && ngx_strlchr(value[2].data, value[2].data + value[2].len, '.'))
+    {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V\" in \"%V\" is one name with a dot in it; "
+                           "a nested field is written with blanks, as in "
+                           "\"%V %V order id;\"",
+                           &value[2], &cmd->name, &cmd->name, &value[1]);
+    }
+
     /* before the body is there its value does not count */
 
     var = ngx_http_add_variable(cf, &field->name, NGX_HTTP_VAR_NOCACHEABLE);

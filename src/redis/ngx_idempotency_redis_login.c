@@ -400,7 +400,10 @@ ngx_idempotency_redis_login_refused(ngx_idempotency_redis_conn_t *conn,
 
     ngx_idempotency_redis_report(conn,
                                  NGX_IDEMPOTENCY_REDIS_REPORT_REFUSED << i, 0,
-                                 "refused %V: \"%*s\"",
+                                 "refused %V: \"%*s\"%s",
                                  &ngx_idempotency_redis_login_steps[step],
-                                 last - buf, buf);
+                                 last - buf, buf,
+                                 i == 0 ? " (it wants a password: give one in "
+                                          "the URL or by \"password_file=\")"
+                                        : "");
 }

@@ -482,8 +482,13 @@ ngx_idempotency_redis_sentinel_address(ngx_idempotency_redis_cmd_t *cmd,
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "idempotency store \"%V\": the sentinel \"%V\" knows no "
-                      "master \"%V\"", &sentinel->redis->name,
-                      &sentinel->node->peer.name, &sentinel->redis->master);
+                      "master \"%V\"%s", &sentinel->redis->name,
+                      &sentinel->node->peer.name, &sentinel->redis->master,
+                      ngx_idempotency_redis_reply_is_error(reply,
+                                                        "ERR unknown command")
+                      ? ": it is no sentinel but a Redis, whose target is "
+                        "\"redis://\""
+                      : "");
     }
 
     /* a later epoch, or a majority, need not wait for the other replies */

@@ -118,7 +118,9 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
 
     if (!c->ssl->handshaked) {
         ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
-                                     "failed the TLS handshake");
+                                     "failed the TLS handshake (a port "
+                                     "without TLS needs \"redis://\" instead "
+                                     "of \"rediss://\")");
         return NGX_ERROR;
     }
 

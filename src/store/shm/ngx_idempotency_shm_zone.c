@@ -185,6 +185,14 @@ ngx_idempotency_shm_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 
     ngx_idempotency_shm_init_sh(ctx);
 
+    if (!ngx_test_config) {
+        ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                      "idempotency store \"%V\" begins empty: it is in shared "
+                      "memory, which a restart or a binary upgrade of nginx "
+                      "does not keep; keys from before are executed again",
+                      &shm_zone->shm.name);
+    }
+
     return NGX_OK;
 }
 

@@ -351,6 +351,13 @@ ngx_idempotency_sqlite_schema(ngx_idempotency_sqlite_ctx_t *ctx)
         rc = ngx_idempotency_sqlite_schema_make(ctx);
         application = NGX_IDEMPOTENCY_SQLITE_APPLICATION;
         version = NGX_IDEMPOTENCY_SQLITE_VERSION;
+
+        if (rc == SQLITE_OK) {
+            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                          "idempotency store \"%V\" begins empty: the file "
+                          "\"%V\" was made; if there was one before, its keys "
+                          "are executed again", &ctx->store->name, &ctx->path);
+        }
     }
 
     if (rc != SQLITE_OK) {
