@@ -35,7 +35,7 @@ ngx_idempotency_postgres_job_create(ngx_idempotency_postgres_jobs_t *jobs,
         len = keep ? ngx_idempotency_postgres_job_answer(jobs, op, &keep) : 0;
         leases = op->leases ? op->leases->nelts
                               * sizeof(ngx_idempotency_lease_t) : 0;
-        size = op->suspect ? NGX_IDEMPOTENCY_DIGEST_LEN : 0;
+        size = op->note.len + (op->suspect ? NGX_IDEMPOTENCY_DIGEST_LEN : 0);
     }
 
     job = ngx_alloc(sizeof(ngx_idempotency_postgres_job_t) + leases + len
@@ -77,6 +77,11 @@ ngx_idempotency_postgres_job_create(ngx_idempotency_postgres_jobs_t *jobs,
     if (op->suspect) {
         job->ask.suspect = p;
         p = ngx_cpymem(p, op->suspect, NGX_IDEMPOTENCY_DIGEST_LEN);
+    }
+
+    if (op->note.len) {
+        job->ask.note.data = p;
+        p = ngx_cpymem(p, op->note.data, op->note.len);
     }
 
     if (keep) {

@@ -326,6 +326,17 @@ ngx_idempotency_postgres_record(ngx_idempotency_op_t *op,
     ngx_memcpy(record->fingerprint, field[0].data,
                NGX_IDEMPOTENCY_FINGERPRINT_LEN);
 
+    if (field[1].len && field[1].len <= NGX_IDEMPOTENCY_NOTE_LEN
+        && record->state != NGX_IDEMPOTENCY_NONE)
+    {
+        record->note.data = ngx_pstrdup(op->pool, &field[1]);
+        if (record->note.data == NULL) {
+            return NGX_ERROR;
+        }
+
+        record->note.len = field[1].len;
+    }
+
     if (n[DUE] > n[NOW] && record->state != NGX_IDEMPOTENCY_NONE) {
         record->ttl_msec = (uint64_t) (n[DUE] - n[NOW]);
         record->ttl_left = (time_t) ((record->ttl_msec + 999) / 1000);
@@ -336,6 +347,9 @@ ngx_idempotency_postgres_record(ngx_idempotency_op_t *op,
     {
         if (n[LEASE] > n[NOW]) {
             record->lease_left = (ngx_msec_t) (n[LEASE] - n[NOW]);
+
+        } else if (record->state == NGX_IDEMPOTENCY_UNKNOWN) {
+            record->unknown_for = (uint64_t) (n[NOW] - n[LEASE]);
         }
 
         return NGX_OK;
@@ -416,6 +430,7 @@ ngx_idempotency_postgres_list(ngx_idempotency_op_t *op,
     ngx_int_t                          rc;
     ngx_idempotency_list_t            *list;
     ngx_idempotency_entry_t           *entry;
+    ngx_idempotency_record_t           record;
     ngx_idempotency_postgres_value_t   value, digest;
 
     list = op->list;
@@ -460,6 +475,17 @@ ngx_idempotency_postgres_list(ngx_idempotency_op_t *op,
             return NGX_DECLINED;
         }
 
+        ngx_memzero(&record, sizeof(ngx_idempotency_record_t));
+
+        rc = ngx_idempotency_postgres_record(op, &value, &record);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        if (!ngx_idempotency_list_wants(list, record.state, digest.pos)) {
+            continue;
+        }
+
         entry = ngx_array_push(&list->entries);
         if (entry == NULL) {
             return NGX_ERROR;
@@ -468,10 +494,7 @@ ngx_idempotency_postgres_list(ngx_idempotency_op_t *op,
         ngx_memzero(entry, sizeof(ngx_idempotency_entry_t));
         ngx_memcpy(entry->digest, digest.pos, NGX_IDEMPOTENCY_DIGEST_LEN);
 
-        rc = ngx_idempotency_postgres_record(op, &value, &entry->record);
-        if (rc != NGX_OK) {
-            return rc;
-        }
+        entry->record = record;
 
         if (ngx_idempotency_postgres_value(job->reply, row, 1, &value)
             == NGX_OK

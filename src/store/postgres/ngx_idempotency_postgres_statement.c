@@ -380,7 +380,7 @@ ngx_idempotency_postgres_bind(ngx_idempotency_postgres_call_t *call,
         break;
 
     case NAME(NOTE):
-        bytes(NULL, 0);
+        bytes(ask->note.len ? ask->note.data : NULL, ask->note.len);
         break;
 
     case NAME(EPOCH):

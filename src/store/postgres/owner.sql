@@ -425,6 +425,7 @@ BEGIN
             r.until := now + p_ttl * 1000::bigint;
             r.ttl := p_ttl;
             r.tombstone := p_tombstone;
+            r.note := p_note;
             r.head := p_head;
             r.type := NULL;
             r.body := p_body;
@@ -514,7 +515,7 @@ BEGIN
         until = now + p_ttl * 1000::bigint, ttl = p_ttl,
         tombstone = p_tombstone,
         gone = now + (p_ttl + p_tombstone::bigint) * 1000,
-        head = p_head, type = NULL, body = p_body, dead = ''
+        note = p_note, head = p_head, type = NULL, body = p_body, dead = ''
     WHERE x.ctid = (SELECT y.ctid FROM records y
                     WHERE y.digest = p_digest AND y.owner = p_owner
                           AND y.state IN (2, 3) AND y.flags & 4 = 0

@@ -9,7 +9,7 @@
 --     -v service=idempotency_service   role that may call begin() and executed()
 --
 -- The roles are created if they do not exist, without the right to log in:
--- grant them to the roles that do.  See docs/postgres.md.
+-- grant them to the roles that do.  See docs/operate/postgres.md.
 --
 -- Every operation of the gateway is one function call.  Its rules are those of
 -- store/transition.c and of the scripts for Redis; t/220-model-transitions.py
@@ -68,7 +68,7 @@ CREATE TABLE records (
     state        smallint  NOT NULL,
     flags        smallint  NOT NULL,
     status       smallint  NOT NULL,
-    digest       bytea     NOT NULL,    -- $idempotency_upstream_key
+    digest       bytea     NOT NULL,    -- $idempotency_record
     fingerprint  bytea     NOT NULL,
     dead         bytea     NOT NULL,    -- up to eight owners that gave it up
     note         bytea,                 -- of the gateway, for operators
@@ -136,6 +136,12 @@ CREATE TYPE outcome AS (
 
 CREATE FUNCTION version() RETURNS integer
 LANGUAGE sql IMMUTABLE AS $$ SELECT 1 $$;
+
+-- The digest of a record by the text of $idempotency_record, which has a hyphen
+-- if the key is the number of a sequence.
+
+CREATE FUNCTION digest_of(p_key text) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$ SELECT decode(replace(p_key, '-', ''), 'hex') $$;
 
 CREATE FUNCTION clock_us() RETURNS bigint
 LANGUAGE sql VOLATILE AS
@@ -225,6 +231,7 @@ RETURNS records LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     r.status := 0;
     r.flags := r.flags & 2;
+    r.note := NULL;
     r.head := NULL;
     r.type := NULL;
     r.body := NULL;

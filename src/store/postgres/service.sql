@@ -5,7 +5,7 @@
 
 -- A service commits the record of its request together with its work: in a
 -- location with "idempotency_unknown transaction" it is sent
--- $idempotency_upstream_key and $idempotency_fence, calls begin() first and
+-- $idempotency_record and $idempotency_fence, calls begin() first and
 -- executed() last in its transaction, and commits.
 --
 -- Never catch these errors and commit:
