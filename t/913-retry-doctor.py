@@ -23,6 +23,7 @@ gw = Gateway(up, workers=2, locations='''
             idempotency main;
             idempotency_source $http_x_client;
             idempotency_suspect report;
+            idempotency_label "the shop of $http_x_client";
             proxy_pass http://up;
         }
         location /dry/ {
@@ -75,7 +76,8 @@ def test_reused():
         post('/ok', 'reuser', 'order', body)
     shows('reuser', {'key_reused': 2}, 'a key with another body')
     s = source('reuser')
-    same((s['location'], s['error']), ('/', 0), 'where, and for sure')
+    same((s['location'], s['label'], s['error']), ('/', '', 0),
+         'where, and for sure')
     ok(abs(s['last'] - time.time()) < 60, 'and when', s)
 
 
@@ -83,7 +85,9 @@ def test_fresh():
     for i in range(3):
         post('/pay/ok', 'fresh', 'fresh-%d' % i, b'the same')
     shows('fresh', {'fresh_key': 2}, 'fresh keys for the same body')
-    same(source('fresh')['location'], '/pay/', 'where')
+    s = source('fresh')
+    same((s['location'], s['label']), ('/pay/', 'the shop of fresh'),
+         'where, and the label of the last one')
 
 
 def test_backoff():

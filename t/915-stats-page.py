@@ -204,6 +204,13 @@ def test_list():
     shows(TILE, '5', 'unknown')
     ok(b.run(TEXT, '#unknown-sum').startswith('5 unknown'),
        'the tile and the list agree', b.run(TEXT, '#unknown-sum'))
+    links = b.run('''return [...document.querySelectorAll('#exports a')]
+                      .map(a => a.pathname + a.search)''')
+    same(links, ['/records?state=unknown&format=csv',
+                 '/records?state=unknown&format=ndjson'], 'exports')
+    for link in links:
+        same(gw.post(link, None, body=None, method='GET').status, 200,
+             'which are there: ' + link)
     for direction in (False, True):
         b.run('document.querySelector("[data-sort=record]").click()')
         same(rows(), sorted(rows(), reverse=direction),

@@ -148,6 +148,12 @@ ngx_http_idempotency_trouble_client(ngx_http_idempotency_ctx_t *ctx,
     client->location = (uint32_t) ctx->conf->location;
     ngx_str_null(&client->label);
 
+    /* where labels are sealed they are not shown here either */
+
+    if (ctx->conf->secrets == NULL) {
+        client->label = ctx->identity.label;
+    }
+
     return NGX_OK;
 }
 
