@@ -180,7 +180,8 @@ class Pair:
 
     def admin(self, at, key, method, args, body=None):
         return self.gw.post('/%s/admin?%s' % (at, args),
-                            '%s-%s' % (self.id, key), body, method=method)
+                            '%s-%s' % (self.id, key), body, method=method,
+                            headers=[('Content-Type', 'text/plain')])
 
     def fences(self, key):
         return [int(dict(e[4])['x-fence'])
