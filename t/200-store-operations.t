@@ -208,7 +208,7 @@ __DATA__
 
 === TEST 12: the owner's renewal revives it while nobody else has acted
 --- request eval
-["GET /s?op=claim&key=t12&owner=A&lease=1000",
+["GET /s?op=claim&key=t12&owner=A&lease=1000&note=of+A",
  "GET /s?op=renew&key=t12&owner=B&lease=1000&after=5000",
  "GET /s?op=renew&key=t12&owner=A&lease=60000&after=5000",
  "GET /s?op=fetch&key=t12&after=6000"]

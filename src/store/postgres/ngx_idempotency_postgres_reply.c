@@ -87,6 +87,7 @@ ngx_idempotency_postgres_reply_read(ngx_idempotency_op_t *op,
 {
     int64_t                           result, expected;
     ngx_int_t                         rc;
+    ngx_uint_t                        i;
     ngx_pool_cleanup_t               *cln;
     ngx_idempotency_postgres_value_t  value;
 
@@ -130,7 +131,7 @@ ngx_idempotency_postgres_reply_read(ngx_idempotency_op_t *op,
     op->result = (ngx_idempotency_result_e) result;
 
     if (op->result == NGX_IDEMPOTENCY_OUT_OF_ORDER) {
-        ngx_uint_t  i;
+        expected = 0;
 
         for (i = 0; i < 10; i++) {
             rc = ngx_idempotency_postgres_number(&value, &expected);

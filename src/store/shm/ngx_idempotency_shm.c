@@ -358,7 +358,11 @@ ngx_idempotency_shm_show(ngx_idempotency_op_t *op,
 
     ngx_idempotency_transition_show(&t->stored, t->now, record);
 
-    if (t->change == NGX_IDEMPOTENCY_UNCHANGED && node && node->note) {
+    /* a renewal has no pool, and nobody looks at its record */
+
+    if (t->change == NGX_IDEMPOTENCY_UNCHANGED && node && node->note
+        && op->type != NGX_IDEMPOTENCY_RENEW)
+    {
         record->note.len = t->stored.note.len;
         record->note.data = ngx_pstrdup(op->pool, &t->stored.note);
 
