@@ -20,7 +20,7 @@
 
 /*
  * Why an outcome is unknown.  The numbers are stored: new reasons are added at
- * the end.  LAPSED is never stored: nobody is left to do it.
+ * the end.  LAPSED is never stored: the worker that would do so has died.
  */
 
 typedef enum {
