@@ -137,12 +137,6 @@ CREATE TYPE outcome AS (
 CREATE FUNCTION version() RETURNS integer
 LANGUAGE sql IMMUTABLE AS $$ SELECT 1 $$;
 
--- The digest of a record by the text of $idempotency_record, which has a hyphen
--- if the key is the number of a sequence.
-
-CREATE FUNCTION digest_of(p_key text) RETURNS bytea
-LANGUAGE sql IMMUTABLE AS $$ SELECT decode(replace(p_key, '-', ''), 'hex') $$;
-
 CREATE FUNCTION clock_us() RETURNS bigint
 LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
