@@ -17,6 +17,7 @@ alarm in the log) is looked at by rig.py, while nginx is still there.
 import collections
 
 from history import NEITHER, RETRYABLE
+from upstream import BARE
 from workload import MAX_RESPONSE
 
 Violation = collections.namedtuple('Violation', 'rule key text')
@@ -32,6 +33,7 @@ class Rules:
     errors = ()           # nginx's own answers, as 502
     late = False          # an answer may have been given before it was stored
     unkept = False        # there may be no memory to keep an answer
+    bare = False          # nor for the Content-Length that nginx sends
     settles = True        # L1 is judged
     again = ()            # prefixes where an unknown is tried again
     forgets = ()          # moments at which the store may have lost its keys
@@ -66,6 +68,9 @@ def check(keys, attempts, effects, rules):
             if a.status not in rules.errors:
                 result.add('A', '', 'without a key: %s' % describe(a))
     for e in effects:
+        if e.body == BARE and rules.bare:
+            e = e._replace(body=next(a.body for a in attempts
+                                     if (a.key, a.n) == (e.key, e.n)))
         if e.key in keys:
             of_key[e.key][1].append(e)
         else:

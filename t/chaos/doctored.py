@@ -8,6 +8,7 @@ import collections
 
 from checker import Rules, check
 from history import Attempt, Effect
+from upstream import BARE
 
 Key = collections.namedtuple('Key', 'form status size prefix settled')
 
@@ -50,6 +51,8 @@ CASES = [
      [effect('e.0', 1.2, 2, status=503), effect()], {}, {}),
     ('S1', 'executed without a key', GOOD, [effect(), effect(key='')],
      {}, {}),
+    (None, 'nginx had no memory for the length', GOOD,
+     [effect(body=BARE)], {'bare': True}, {}),
     (None, 'forgotten in between',
      but(5, attempt(5, 7, effect='e.2', replayed=False, digest='other')),
      [effect(), effect('e.2', 7.5, 5)], {'forgets': [6.5]}, {}),

@@ -10,6 +10,9 @@ milliseconds with SIZE bytes that are others for each execution.  FORM:
     cut, cutchunked   half of the body, then FIN
     reset             executes, then RST without an answer
 
+A request without a length has no body, as for any server; the ledger calls it
+BARE, for nginx without memory makes such requests out of others.
+
 A line of the ledger is one write() to a file opened with O_APPEND: what was
 executed is there, however this process ends.
 """
@@ -21,6 +24,9 @@ import socket
 import struct
 import sys
 import time
+
+
+BARE = 'bare'
 
 
 def filler(effect, size):
@@ -47,8 +53,8 @@ class Ledger:
             self.seen.add(key)
             status = 503
         os.write(self.fd, ('%.6f\t%s\t%s\t%s\t%s\t%d\n' % (
-            time.monotonic(), effect, key, n, digest(body),
-            status)).encode())
+            time.monotonic(), effect, key, n,
+            BARE if body is None else digest(body), status)).encode())
         return effect, status
 
 
@@ -73,11 +79,13 @@ class Connection(asyncio.Protocol):
             for line in lines[1:]:
                 name, _, value = line.partition(':')
                 self.head[name.lower()] = value.strip()
-        length = int(self.head.get('content-length', 0))
-        if len(self.buffer) < length:
-            return
-        head, body = self.head, bytes(self.buffer[:length])
-        del self.buffer[:length]
+        head, body = self.head, None
+        if 'content-length' in head:
+            length = int(head['content-length'])
+            if len(self.buffer) < length:
+                return
+            body = bytes(self.buffer[:length])
+            del self.buffer[:length]
         self.head = None
         self.execute(head, body)
 
