@@ -29,6 +29,7 @@ typedef struct {
     ngx_idempotency_store_t        *store;
     ngx_event_t                     timer;
     ngx_connection_t                dumb;        /* for nginx's debug log */
+    ngx_idempotency_op_t           *op;          /* that reads a page */
     ngx_uint_t                      found;
     time_t                          oldest;      /* since then, or 0 */
     ngx_msec_t                      began;       /* the page */
@@ -39,6 +40,7 @@ typedef struct {
 } ngx_idempotency_census_t;
 
 
+static void ngx_idempotency_census_end(void *data);
 static void ngx_idempotency_census_page(ngx_event_t *ev);
 static ngx_uint_t ngx_idempotency_census_none(ngx_idempotency_store_t *store);
 static void ngx_idempotency_census_done(ngx_idempotency_op_t *op);
@@ -53,12 +55,21 @@ ngx_int_t
 ngx_idempotency_census_start(ngx_idempotency_store_t *store)
 {
     ngx_event_t               *ev;
+    ngx_pool_cleanup_t        *cln;
     ngx_idempotency_census_t  *census;
 
     census = ngx_pcalloc(ngx_cycle->pool, sizeof(ngx_idempotency_census_t));
     if (census == NULL) {
         return NGX_ERROR;
     }
+
+    cln = ngx_pool_cleanup_add(ngx_cycle->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_idempotency_census_end;
+    cln->data = census;
 
     census->store = store;
     census->cursor.data = census->text;
@@ -76,6 +87,20 @@ ngx_idempotency_census_start(ngx_idempotency_store_t *store)
     ngx_idempotency_census_next(census, NGX_IDEMPOTENCY_CENSUS_PAGE);
 
     return NGX_OK;
+}
+
+
+/* the store was stopped before: it does not finish this operation any more */
+
+static void
+ngx_idempotency_census_end(void *data)
+{
+    ngx_idempotency_census_t  *census = data;
+
+    if (census->op) {
+        census->op->pending = 0;
+        ngx_idempotency_op_drop(census->op);
+    }
 }
 
 
@@ -108,6 +133,8 @@ ngx_idempotency_census_page(ngx_event_t *ev)
         ngx_idempotency_census_next(census, NGX_IDEMPOTENCY_CENSUS_RETRY);
         return;
     }
+
+    census->op = op;
 
     op->handler = ngx_idempotency_census_done;
     op->data = census;
@@ -159,6 +186,7 @@ ngx_idempotency_census_done(ngx_idempotency_op_t *op)
     ngx_idempotency_census_t  *census;
 
     census = op->data;
+    census->op = NULL;
 
     if (op->error != NGX_IDEMPOTENCY_ERROR_NONE
         || op->result != NGX_IDEMPOTENCY_OK)
