@@ -6,6 +6,7 @@ goes on.
 """
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -31,6 +32,7 @@ def test_reload():
     for turn in range(3):
         log = nginx.reload()
         ok('[emerg]' not in log and '[alert]' not in log, 'reload', log)
+        ok('begins empty' not in log, 'nobody is told of an empty store', log)
         for key, want in before.items():
             got = ask('pay', op='fetch', key=key)
             for name in ('lease_left', 'ttl_left'):
@@ -46,7 +48,9 @@ def test_reload():
 
     # a store more changes nothing for the first
     nginx.write({'pay': '2m', 'more': '1m'})
-    nginx.reload()
+    log = nginx.reload()
+    same(re.findall(r'\[notice\] .*store "(\w+)" begins empty', log), ['more'],
+         'a new store says that it is empty')
     same(ask('pay', op='fetch', key='run')['body'], 'x', 'beside a new store')
     same(ask('more', op='fetch', key='run')['state'], 'none', 'which is new')
 

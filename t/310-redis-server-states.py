@@ -103,6 +103,16 @@ def test_targets():
     gw = gateway('redis://127.0.0.1:%d/99' % server.port)
     is_refused(gw, 'no such database', 'refused SELECT: "ERR')
     gw.stop()
+
+    # what is likely wrong is said, with what to write instead
+    gw = gateway('rediss://127.0.0.1:%d ssl_verify=off' % server.port)
+    is_refused(gw, 'TLS to a plain port',
+               'failed the TLS handshake .*needs "redis://" instead')
+    gw.stop()
+    gw = gateway('redis-sentinel://127.0.0.1:%d/pay' % server.port)
+    is_refused(gw, 'a sentinel that is none',
+               'is no sentinel but a Redis, whose target is "redis://"')
+    gw.stop()
     server.remove()
 
 
@@ -138,7 +148,8 @@ def test_password():
     gw.stop()
 
     gw = gateway('redis://127.0.0.1:%d' % server.port)
-    keys = is_refused(gw, 'no password', 'refused PING: "NOAUTH')
+    keys = is_refused(gw, 'no password',
+                      'refused PING: "NOAUTH.*give one in the URL')
     server('CONFIG', 'SET', 'requirepass', '')
     server.auth = ()
     recovers(gw, 'no password needed any more', keys)

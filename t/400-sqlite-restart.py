@@ -63,6 +63,13 @@ same([tuple(map(str, r)) for r in rows], [('done', '201', '1')],
 conn.close()
 
 
+def said_empty():
+    return len(re.findall(r'\[notice\] .*store "main" begins empty', gw.log()))
+
+
+ok(until(lambda: said_empty() == 1), 'that it was empty is said once')
+
+
 # ---- what it survives
 
 def survives(name, what):
@@ -116,6 +123,7 @@ survives('a reload', reload)
 survives('a restart', restart)
 survives('kill -9 of a worker', kill_worker)
 survives('kill -9 of everything', kill_everything)
+same(said_empty(), 1, 'the file that was there is not called empty')
 survives('a binary upgrade', upgrade)
 
 for i in range(5):

@@ -231,6 +231,14 @@ same(json.loads(admin(record=row['record'][:20].upper()).body).get('record'),
      row['record'], 'in any case')
 same(admin(record='0' * 12).status, 404, 'none begins so')
 
+for digest in ('c' * 16 + 'a' * 48, 'c' * 16 + 'b' * 48):
+    gw.ask(op='claim', digest=digest, owner='somebody', lease=600000)
+a = admin(record='c' * 12)
+ok(a.status == 400 and b'record= is ambiguous' in a.body,
+   'the digits of two records', a)
+same(json.loads(admin(record='c' * 16 + 'b').body).get('record'),
+     'c' * 16 + 'b' * 48, 'one digit more')
+
 
 # ---- resolve repeats the label ----
 
