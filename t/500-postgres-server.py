@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What PostgreSQL can do to its gateways: it is away, restarts, stops to
 answer, kills connections, is read-only, full of locks, has no schema or
-another one, or gives no rights.  New keys get 503 in time and a log line that
+another one, gives no rights, or is set to lose what it has confirmed.  New keys get 503 in time and a log line that
 says what to do; outcomes are stored when it is back; nothing runs twice.
 """
 
@@ -138,6 +138,25 @@ def test_read_only():
     ok('PostgreSQL' in gw.log()[start:], 'that is logged')
 
 
+def test_crash():
+    """Settings of a database that confirm what a crash would lose."""
+    db.sql("ALTER SYSTEM SET wal_writer_delay = '10s'",
+           'SELECT pg_reload_conf()',
+           'ALTER ROLE nginx SET synchronous_commit = off',
+           "ALTER ROLE nginx SET default_transaction_isolation = serializable",
+           BACKENDS)
+    ok(back('before'), 'a role that does not wait for the disk')
+    gw.post('/ok', 'crash')
+    db.stop('immediate')
+    db.start()
+    ok(back('after'), 'PostgreSQL is back')
+    a = gw.post('/ok', 'crash')
+    same((a.status, a.replayed), (201, True), 'what was answered is kept')
+    executed('crash', 1, 'before a crash')
+    db.sql('ALTER ROLE nginx RESET ALL',
+           'ALTER SYSTEM RESET wal_writer_delay', 'SELECT pg_reload_conf()')
+
+
 def test_schema():
     for store, text in (
             (db.target('nowhere'), 'install the schema'),
@@ -164,6 +183,7 @@ test_away()
 test_stopped()
 test_locked()
 test_read_only()
+test_crash()
 test_schema()
 gw.stop()
 finish()

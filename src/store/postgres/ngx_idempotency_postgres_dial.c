@@ -293,19 +293,28 @@ ngx_idempotency_postgres_version(ngx_idempotency_postgres_conn_t *conn,
 }
 
 
-/* the gateway gives up later than the server */
+/*
+ * The gateway gives up later than the server.  What a database or a role has
+ * set may confirm a commit before it is on disk, and a crash would lose keys:
+ * "off" is not accepted, stricter values are.
+ */
 
 static ngx_int_t
 ngx_idempotency_postgres_settings(ngx_idempotency_postgres_conn_t *conn,
     ngx_msec_t deadline)
 {
     PGresult  *reply;
-    u_char     text[256];
+    u_char     text[512];
 
     (void) ngx_snprintf(text, sizeof(text),
                         "SET statement_timeout = %M; SET lock_timeout = %d; "
                         "SET idle_in_transaction_session_timeout = 10000; "
-                        "SET jit = off; SET client_min_messages = error%Z",
+                        "SET default_transaction_isolation = "
+                        "'read committed'; "
+                        "SET jit = off; SET client_min_messages = error; "
+                        "SELECT set_config('synchronous_commit', 'on', false) "
+                        "WHERE current_setting('synchronous_commit') = 'off'"
+                        "%Z",
                         conn->server->timeout, NGX_IDEMPOTENCY_POSTGRES_LOCK);
 
     if (ngx_idempotency_postgres_ask(conn, (char *) text, deadline, &reply)
