@@ -6,6 +6,7 @@ a late transaction of the first attempt is refused.  No outcome stays unknown.
 """
 
 import http.server
+import json
 import os
 import random
 import signal
@@ -73,6 +74,9 @@ class Service(http.server.BaseHTTPRequestHandler):
 
     def work(self, key, fence, words, first):
         body = b'{"paid":true}'
+        if 'bare' in words:
+            db.sql("INSERT INTO payments VALUES ('%s', %d)" % (key, fence))
+            return 201, body
         try:
             with psycopg.connect(db.dsn()) as conn:
                 with conn.cursor() as cur:
@@ -118,7 +122,13 @@ LOCATION = '''
         proxy_read_timeout 1s;
         proxy_pass http://127.0.0.1:%d;
     }
+    location = /stats {
+        idempotency_stats;
+    }
 '''
+
+
+ALERT = 'the service has answered 201 and did not commit the record'
 
 
 def payments():
@@ -223,6 +233,13 @@ def test_forgets():
     same(Service.refused[-1][2], 'IK005', 'by name')
     same(payments() - before, 0, 'no payment')
 
+    # neither of them
+    a = post('bare', 'bare')
+    same(a.status, 201, 'a service that calls neither')
+    ok(gw.until_log(ALERT), 'that is logged at alert', gw.log()[-800:])
+    stats = json.loads(gw.post('/stats', None, b'', 'GET').body)
+    same(stats['stores'][0]['uncommitted'], 1, 'and counted')
+
 
 def test_random():
     """Backends, workers and gateways' connections die; clients retry."""
@@ -296,7 +313,7 @@ def test_configuration():
 
 gw = Gateway(Ledger(), store=db.target('idempotency'), workers=2,
              locations=LOCATION % service.server_port)
-gw.expected += ['worker process', 'exited on signal 9']
+gw.expected += ['worker process', 'exited on signal 9', ALERT]
 test_plain()
 test_committed_and_lost()
 test_differs()

@@ -241,10 +241,10 @@ ngx_http_idempotency_stats_json_store(
 
     ngx_http_idempotency_text_add(text,
         "},\"in_flight\":%A,\"leases\":%A,\"waiting\":%A,"
-        "\"abandoned\":%uA,\"suspects\":{\"passed\":%uA,"
-        "\"rejected\":%uA},",
+        "\"abandoned\":%uA,\"uncommitted\":%uA,"
+        "\"suspects\":{\"passed\":%uA,\"rejected\":%uA},",
         store->now.in_flight, store->now.leases, store->now.waiting,
-        counts->abandoned, counts->suspects_passed,
+        counts->abandoned, counts->uncommitted, counts->suspects_passed,
         counts->suspects_rejected);
 
     ngx_http_idempotency_stats_json_unknown(store, unknowns, text);

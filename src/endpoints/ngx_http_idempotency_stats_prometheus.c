@@ -95,6 +95,11 @@ static ngx_http_idempotency_stats_value_t
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,
       ngx_http_idempotency_stats_at(counts.unknown) },
 
+    { "uncommitted_total", "counter",
+      "Answers of services that did not commit the record with their work.",
+      NGX_HTTP_IDEMPOTENCY_STATS_ANY,
+      ngx_http_idempotency_stats_at(counts.uncommitted) },
+
     { "suspects_passed_total", "counter",
       "Requests that were the same under another key, and passed.",
       NGX_HTTP_IDEMPOTENCY_STATS_ANY,

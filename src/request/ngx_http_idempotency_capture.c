@@ -667,11 +667,15 @@ ngx_http_idempotency_capture_check(ngx_http_request_t *r,
         return;
     }
 
+    ngx_idempotency_count(ctx->op->store->counts->uncommitted);
+
     ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0,
                   "idempotency record \"%*xs\": the service has answered %ui "
                   "and did not commit the record, it must call begin() and "
-                  "executed() in its transaction",
-                  (size_t) 8, ctx->id.digest, r->headers_out.status);
+                  "executed() in its transaction: if such an answer is lost, "
+                  "a retry does the work again",
+                  NGX_IDEMPOTENCY_WHOLE, ctx->id.digest,
+                  r->headers_out.status);
 }
 
 

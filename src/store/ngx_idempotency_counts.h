@@ -77,6 +77,7 @@ typedef struct {
     ngx_atomic_t                    unknown;     /* outcomes */
     ngx_atomic_t                    abandoned;   /* leases of workers that
                                                     were killed */
+    ngx_atomic_t                    uncommitted; /* answers, see postgres.md */
     ngx_atomic_t                    cached;      /* claims from the cache */
     ngx_atomic_t                    old_answers; /* claims that only the store
                                                     of "from=" has answered */
