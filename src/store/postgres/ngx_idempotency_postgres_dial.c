@@ -287,7 +287,8 @@ ngx_idempotency_postgres_version(ngx_idempotency_postgres_conn_t *conn,
                             NGX_IDEMPOTENCY_REFUSAL_MISCONFIGURED,
                             (char *) text,
                             "install the schema.sql that came with this "
-                            "module, see \"Upgrade\" in docs/postgres.md");
+                            "module, see \"Upgrade\" in "
+                            "docs/operate/postgres.md");
 
     return NGX_ERROR;
 }
