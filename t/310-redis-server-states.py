@@ -10,6 +10,7 @@ a restart.
 
 import os
 import re
+import socket
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from redisd import (Client, Proxy, Redis, RECORDS,  # noqa: E402
                     RedisError)
 
 SECRET = 'tell-nobody'
+NO_TLS = 'TLS handshake .*needs "redis://" instead'
 # Redis 5 has no name for it
 WRONG_PASSWORD = 'refused AUTH: "' + 'WRONGPASS' * (VERSION >= (6,))
 up = Ledger()
@@ -105,10 +107,15 @@ def test_targets():
     gw.stop()
 
     # what is likely wrong is said, with what to write instead
-    gw = gateway('rediss://127.0.0.1:%d ssl_verify=off' % server.port)
-    is_refused(gw, 'TLS to a plain port',
-               'failed the TLS handshake .*needs "redis://" instead')
+    tls = 'rediss://127.0.0.1:%d ssl_verify=off'
+    gw = gateway(tls % server.port)
+    is_refused(gw, 'TLS to a plain port', NO_TLS)
     gw.stop()
+    with socket.create_server(('127.0.0.1', 0)) as silent:
+        gw = gateway(tls % silent.getsockname()[1])
+        is_refused(gw, 'TLS without an answer',
+                   'did not finish the ' + NO_TLS)
+        gw.stop()
     gw = gateway('redis-sentinel://127.0.0.1:%d/pay' % server.port)
     is_refused(gw, 'a sentinel that is none',
                'is no sentinel but a Redis, whose target is "redis://"')

@@ -51,6 +51,8 @@ static void ngx_idempotency_redis_conn_drop(ngx_idempotency_redis_conn_t *conn,
 static void ngx_idempotency_redis_conn_handshake(
     ngx_idempotency_redis_conn_t *conn);
 static void ngx_idempotency_redis_conn_handshaked(ngx_connection_t *c);
+static void ngx_idempotency_redis_conn_no_handshake(
+    ngx_idempotency_redis_conn_t *conn);
 #endif
 
 
@@ -508,8 +510,9 @@ ngx_idempotency_redis_conn_timer(ngx_event_t *ev)
         break;
 
     case NGX_IDEMPOTENCY_REDIS_HANDSHAKE:
-        step = "TLS handshake";
-        break;
+        ngx_idempotency_redis_conn_no_handshake(conn);
+        ngx_idempotency_redis_conn_failed(conn);
+        return;
 
     default: /* NGX_IDEMPOTENCY_REDIS_LOGIN */
         step = "login";
@@ -520,6 +523,18 @@ ngx_idempotency_redis_conn_timer(ngx_event_t *ev)
                                  "timed out at %s", step);
 
     ngx_idempotency_redis_conn_failed(conn);
+}
+
+
+/* Redis without TLS mostly waits for the end of a line in what it gets */
+
+static void
+ngx_idempotency_redis_conn_no_handshake(ngx_idempotency_redis_conn_t *conn)
+{
+    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
+                                 "did not finish the TLS handshake in time (a "
+                                 "port without TLS needs \"redis://\" instead "
+                                 "of \"rediss://\")");
 }
 
 
@@ -555,9 +570,15 @@ ngx_idempotency_redis_conn_deadline(ngx_event_t *ev)
         return;
     }
 
-    ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TIMEOUT, 0,
-                                 "timed out, commands waiting: %ui",
-                                 conn->ncommands);
+    if (conn->state == NGX_IDEMPOTENCY_REDIS_HANDSHAKE) {
+        ngx_idempotency_redis_conn_no_handshake(conn);
+
+    } else {
+        ngx_idempotency_redis_report(conn,
+                                     NGX_IDEMPOTENCY_REDIS_REPORT_TIMEOUT, 0,
+                                     "timed out, commands waiting: %ui",
+                                     conn->ncommands);
+    }
 
     if (conn->state == NGX_IDEMPOTENCY_REDIS_READY) {
         ngx_idempotency_redis_conn_lost(conn, NGX_IDEMPOTENCY_REDIS_TIMEOUT);
