@@ -532,9 +532,8 @@ static void
 ngx_idempotency_redis_conn_no_handshake(ngx_idempotency_redis_conn_t *conn)
 {
     ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
-                                 "did not finish the TLS handshake in time (a "
-                                 "port without TLS needs \"redis://\" instead "
-                                 "of \"rediss://\")");
+                                 "did not finish the TLS handshake in time "
+                                 NGX_IDEMPOTENCY_REDIS_NO_TLS);
 }
 
 

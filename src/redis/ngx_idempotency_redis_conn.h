@@ -29,6 +29,10 @@
 /* and, from here on, a bit for each error that Redis has a name for */
 #define NGX_IDEMPOTENCY_REDIS_REPORT_REFUSED   0x0100
 
+/* what is likely wrong with a handshake */
+#define NGX_IDEMPOTENCY_REDIS_NO_TLS                                          \
+    "(a port without TLS needs \"redis://\" instead of \"rediss://\")"
+
 
 /*
  * OFF         no socket, nothing is wrong: the next command dials

@@ -118,9 +118,8 @@ ngx_idempotency_redis_tls_verify(ngx_idempotency_redis_conn_t *conn)
 
     if (!c->ssl->handshaked) {
         ngx_idempotency_redis_report(conn, NGX_IDEMPOTENCY_REDIS_REPORT_TLS, 0,
-                                     "failed the TLS handshake (a port "
-                                     "without TLS needs \"redis://\" instead "
-                                     "of \"rediss://\")");
+                                     "failed the TLS handshake "
+                                     NGX_IDEMPOTENCY_REDIS_NO_TLS);
         return NGX_ERROR;
     }
 
