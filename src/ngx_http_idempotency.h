@@ -198,6 +198,7 @@ struct ngx_http_idempotency_loc_conf_s {
     ngx_http_complex_value_t          *source;
     size_t                             source_text;    /* its constant part */
     ngx_http_complex_value_t          *scope;
+    ngx_flag_t                         scope_is_default;
     ngx_uint_t                         methods;
     ngx_flag_t                         required;
     ngx_flag_t                         issued;
@@ -208,6 +209,7 @@ struct ngx_http_idempotency_loc_conf_s {
 
     ngx_uint_t                         fingerprint;
     ngx_http_complex_value_t          *fingerprint_with;
+    ngx_flag_t                         with_is_query;  /* the default */
     ngx_uint_t                         fingerprint_hash;  /* of with, lists */
     ngx_array_t                       *include;
     ngx_array_t                       *exclude;

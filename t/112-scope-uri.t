@@ -290,3 +290,33 @@ x
 Idempotency-Key: k
 --- response_headers
 X-Asked: /pay/1
+
+
+
+=== TEST 10: the default is what its variables say, with and without a query
+--- config
+    location /pay {
+        if ($http_x_written) {
+            rewrite ^ /written last;
+        }
+
+        idempotency main;
+        proxy_pass http://up;
+    }
+
+    location /written {
+        idempotency main;
+        idempotency_scope "${request_method} $idempotency_uri";
+        proxy_pass http://up;
+    }
+--- request eval
+["POST /pay/a%20b\nx", "POST /pay/a%20b\nx", "POST /pay/a%20b?\nx",
+ "POST /pay/a%20b?x=1\nx", "POST /pay/a%20b?x=1\nx", "PATCH /pay/a%20b\nx",
+ "POST /pay/c\nx", "POST /%70ay/c\nx"]
+--- more_headers eval
+my $key = "Idempotency-Key: k\n";
+my $written = $key . "X-Written: 1\n";
+[$key, $written, $key, $key, $written, $key, $written, $key]
+--- error_code eval
+[200, 200, 200, 422, 422, 200, 200, 200]
+--- executions: a a a - - b c c

@@ -22,6 +22,11 @@
     ngx_string("401"), ngx_string("403"), ngx_string("407"),                  \
     ngx_string("408"), ngx_string("425"), ngx_string("429")
 
+/* known to identify_scope() and fingerprint_make() */
+
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_SCOPE  "$request_method $idempotency_uri"
+#define NGX_HTTP_IDEMPOTENCY_PROFILE_WITH   "$is_args$args"
+
 
 typedef struct {
     char                              *key;
@@ -52,6 +57,8 @@ static ngx_int_t ngx_http_idempotency_profile_apply(ngx_conf_t *cf,
 static ngx_int_t ngx_http_idempotency_profile_value(ngx_conf_t *cf,
     ngx_http_complex_value_t *given, char *text,
     ngx_http_complex_value_t **value);
+static ngx_flag_t ngx_http_idempotency_profile_is(
+    ngx_http_complex_value_t *value, const char *text);
 static ngx_int_t ngx_http_idempotency_profile_statuses(ngx_conf_t *cf,
     ngx_http_idempotency_statuses_t *given, ngx_str_t *list,
     ngx_http_idempotency_statuses_t **statuses);
@@ -82,7 +89,8 @@ static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
     { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
       NGX_HTTP_POST|NGX_HTTP_PATCH,
       NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 24 * 3600,
-      "$request_method $idempotency_uri", "$is_args$args", 1,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_SCOPE,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_WITH, 1,
       { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
       { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } },
 
@@ -98,14 +106,16 @@ static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
     { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
       NGX_HTTP_POST|NGX_HTTP_PATCH,
       NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 24 * 3600,
-      "$request_method $idempotency_uri", "$is_args$args", 1,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_SCOPE,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_WITH, 1,
       { ngx_string("200-499") },
       { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("500-599") } },
 
     { NGX_HTTP_IDEMPOTENCY_PROFILE_KEY,
       NGX_HTTP_POST|NGX_HTTP_PUT|NGX_HTTP_PATCH,
       NGX_HTTP_IDEMPOTENCY_FINGERPRINT_RAW, 48 * 3600,
-      "$request_method $idempotency_uri", "$is_args$args", 1,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_SCOPE,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_WITH, 1,
       { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
       { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } },
 
@@ -129,7 +139,8 @@ static ngx_http_idempotency_profile_t  ngx_http_idempotency_profiles[] = {
                  "params._meta.idempotencyKey"),
       NGX_HTTP_POST,
       NGX_HTTP_IDEMPOTENCY_FINGERPRINT_JSON, 24 * 3600,
-      "$request_method $idempotency_uri", "$is_args$args", 0,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_SCOPE,
+      NGX_HTTP_IDEMPOTENCY_PROFILE_WITH, 0,
       { ngx_string("200-499"), ngx_string("500"), ngx_string("501") },
       { NGX_HTTP_IDEMPOTENCY_PROFILE_NOT_NOW, ngx_string("503") } }
 };
@@ -434,6 +445,11 @@ ngx_http_idempotency_merge_profile(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    conf->scope_is_default = ngx_http_idempotency_profile_is(conf->scope,
+                                          NGX_HTTP_IDEMPOTENCY_PROFILE_SCOPE);
+    conf->with_is_query = ngx_http_idempotency_profile_is(
+                                           conf->fingerprint_with,
+                                           NGX_HTTP_IDEMPOTENCY_PROFILE_WITH);
     conf->fingerprint_hash = ngx_http_idempotency_fingerprint_hash(conf, 1);
 
     return NGX_OK;
@@ -504,6 +520,15 @@ ngx_http_idempotency_profile_value(ngx_conf_t *cf,
     *value = given ? given : ngx_http_idempotency_conf_value(cf, text);
 
     return *value ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_flag_t
+ngx_http_idempotency_profile_is(ngx_http_complex_value_t *value,
+    const char *text)
+{
+    return value->value.len == ngx_strlen(text)
+           && ngx_strncmp(value->value.data, text, value->value.len) == 0;
 }
 
 

@@ -162,7 +162,12 @@ ngx_http_idempotency_fingerprint_make(ngx_http_request_t *r,
 
     ilcf = ctx->conf;
 
-    if (ngx_http_complex_value(r, ilcf->fingerprint_with, &with) != NGX_OK) {
+    if (ilcf->with_is_query && r->args.len == 0) {
+        ngx_str_null(&with);
+
+    } else if (ngx_http_complex_value(r, ilcf->fingerprint_with, &with)
+               != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

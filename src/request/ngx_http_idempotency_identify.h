@@ -47,6 +47,15 @@ ngx_int_t ngx_http_idempotency_identify_record(ngx_http_request_t *r,
     ngx_http_idempotency_ctx_t *ctx);
 
 /*
+ * The path of a main request as its client sent it, decoded and normalized:
+ * what $idempotency_uri says, whatever rewrites and redirects have made of
+ * $uri.  NGX_OK; NGX_DECLINED and an empty string when there is none;
+ * NGX_ERROR.
+ */
+ngx_int_t ngx_http_idempotency_identify_uri(ngx_http_request_t *r,
+    ngx_str_t *uri);
+
+/*
  * The name of the record that a request with source and scope has, or would
  * have in a dry run.  NGX_OK or NGX_ERROR.
  */

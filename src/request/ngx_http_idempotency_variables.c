@@ -23,8 +23,6 @@ static ngx_int_t ngx_http_idempotency_variable_record(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_idempotency_variable_uri(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_idempotency_variable_parse_uri(
-    ngx_http_request_t *r, ngx_str_t *uri);
 static ngx_int_t ngx_http_idempotency_variable_set(
     ngx_http_variable_value_t *v, u_char *data, size_t len);
 
@@ -300,13 +298,7 @@ ngx_http_idempotency_variable_uri(ngx_http_request_t *r,
 {
     ngx_str_t  uri;
 
-    r = r->main;
-
-    if (r->uri.len && r->uri.data == r->unparsed_uri.data) {
-        return ngx_http_idempotency_variable_set(v, r->uri.data, r->uri.len);
-    }
-
-    switch (ngx_http_idempotency_variable_parse_uri(r, &uri)) {
+    switch (ngx_http_idempotency_identify_uri(r->main, &uri)) {
 
     case NGX_OK:
         return ngx_http_idempotency_variable_set(v, uri.data, uri.len);
@@ -318,56 +310,6 @@ ngx_http_idempotency_variable_uri(ngx_http_request_t *r,
         v->not_found = 1;
         return NGX_OK;
     }
-}
-
-
-/*
- * Reads the request's URI once more, as ngx_http_process_request_uri() did.
- * That was done before HTTP/1 knew the virtual server.
- */
-
-static ngx_int_t
-ngx_http_idempotency_variable_parse_uri(ngx_http_request_t *r, ngx_str_t *uri)
-{
-    u_char                    *p;
-    size_t                     len;
-    ngx_http_request_t         request;
-    ngx_http_core_srv_conf_t  *cscf;
-
-    len = r->unparsed_uri.len;
-
-    /* the parser reads a byte behind the URI; an empty path becomes "/" */
-
-    p = ngx_pnalloc(r->pool, 2 * (len + 1));
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memzero(&request, sizeof(ngx_http_request_t));
-
-    request.connection = r->connection;
-    request.empty_path_in_uri = r->empty_path_in_uri;
-    request.uri_start = p;
-    request.uri_end = ngx_cpymem(p, r->unparsed_uri.data, len);
-    request.uri.data = request.uri_end + 1;
-
-    *request.uri_end = ' ';
-
-    if (r->http_version < NGX_HTTP_VERSION_20) {
-        cscf = r->http_connection->conf_ctx->srv_conf
-                                              [ngx_http_core_module.ctx_index];
-
-    } else {
-        cscf = ngx_http_get_module_srv_conf(r, ngx_http_core_module);
-    }
-
-    if (ngx_http_parse_complex_uri(&request, cscf->merge_slashes) != NGX_OK) {
-        return NGX_DECLINED;
-    }
-
-    *uri = request.uri;
-
-    return uri->len ? NGX_OK : NGX_DECLINED;
 }
 
 
