@@ -18,6 +18,7 @@
 #define NGX_IDEMPOTENCY_STORE_CHECK   8
 
 
+static void ngx_idempotency_op_free_pool(ngx_pool_t *pool);
 static void ngx_idempotency_op_begins(ngx_idempotency_op_t *op);
 static uint64_t ngx_idempotency_op_now(void);
 static void ngx_idempotency_op_count(ngx_idempotency_op_t *op);
@@ -30,6 +31,9 @@ static void ngx_idempotency_op_settled(ngx_idempotency_op_t *op);
 static void ngx_idempotency_store_ask(ngx_idempotency_store_t *store,
     ngx_idempotency_unknown_t *unknown);
 static void ngx_idempotency_store_checked(ngx_idempotency_op_t *op);
+
+
+static ngx_pool_t  *ngx_idempotency_op_spare;
 
 
 /* in the order of ngx_idempotency_op_e */
@@ -79,12 +83,21 @@ ngx_idempotency_op_create(ngx_idempotency_store_t *store,
     ngx_pool_t            *pool;
     ngx_idempotency_op_t  *op;
 
+    pool = ngx_idempotency_op_spare;
+
+    if (pool) {
+        ngx_idempotency_op_spare = NULL;
+
+    } else {
+        pool = ngx_create_pool(NGX_IDEMPOTENCY_OP_POOL_SIZE, ngx_cycle->log);
+        if (pool == NULL) {
+            return NULL;
+        }
+    }
+
     /* the operation may outlive its request and that request's log */
 
-    pool = ngx_create_pool(NGX_IDEMPOTENCY_OP_POOL_SIZE, ngx_cycle->log);
-    if (pool == NULL) {
-        return NULL;
-    }
+    pool->log = ngx_cycle->log;
 
     op = ngx_pcalloc(pool, sizeof(ngx_idempotency_op_t));
     if (op == NULL) {
@@ -478,7 +491,29 @@ ngx_idempotency_op_drop(ngx_idempotency_op_t *op)
         return;
     }
 
-    ngx_destroy_pool(op->pool);
+    ngx_idempotency_op_free_pool(op->pool);
+}
+
+
+/*
+ * The next operation begins in the pool of the last one.  A pool with more
+ * than two blocks, or with something to clean up, is not kept.
+ */
+
+static void
+ngx_idempotency_op_free_pool(ngx_pool_t *pool)
+{
+    if (ngx_idempotency_op_spare
+        || (pool->d.next && pool->d.next->d.next)
+        || pool->cleanup)
+    {
+        ngx_destroy_pool(pool);
+        return;
+    }
+
+    ngx_reset_pool(pool);
+
+    ngx_idempotency_op_spare = pool;
 }
 
 
@@ -516,7 +551,7 @@ ngx_idempotency_op_done(ngx_idempotency_op_t *op)
     }
 
     if (detached) {
-        ngx_destroy_pool(op->pool);
+        ngx_idempotency_op_free_pool(op->pool);
     }
 }
 
