@@ -12,11 +12,12 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/drive')
 from gateway import (Gateway, Ledger, finish, free_port, ok,  # noqa: E402
                      same, until)
-from redis_binary import skipped  # noqa: E402
 from redis_binary import skipped  # noqa: E402
 from redisd import Proxy, Redis  # noqa: E402
 
@@ -127,6 +128,8 @@ def server_errors():
     server.resume()
     accepts(gw, 'resumed')
 
+    behind_another(gw, server)
+
     server.stop()
     ok(until(lambda: store(gw)['health'] == 'down', 15), 'stopped')
     same(metrics(gw), (0, 1, ['unreachable']), 'stopped: before it was asked')
@@ -135,6 +138,22 @@ def server_errors():
     ok(until(lambda: store(gw)['connections']['ready'] > 0, 30), 'it is back')
     same(store(gw)['health'], 'down', 'back, and not asked yet')
     gw.stop()
+
+
+def behind_another(gw, server):
+    """a key whose connection is given up because of the command before it"""
+    ok(until(lambda: store(gw)['connections']['ready'] > 0, 15), 'connected')
+    server.pause()
+    before = threading.Thread(target=new, args=(gw,))
+    before.start()
+    time.sleep(0.1)
+    same(new(gw), 503, 'behind another: a new key is refused')
+    before.join()
+    s = store(gw)
+    same((s['health'], s['refusing']), ('down', 'timeout'),
+         'behind another: it is down')
+    server.resume()
+    accepts(gw, 'behind another')
 
 
 def password():

@@ -565,7 +565,17 @@ ngx_idempotency_redis_op_lost(ngx_idempotency_redis_op_t *rop)
 
     default:
         error = NGX_IDEMPOTENCY_ERROR_CONNECT;
-        rop->refusal = ngx_idempotency_redis_op_unreachable(op->store->data);
+
+        /* the next try may find no connection: the server still was silent */
+
+        if (rop->cmd.stuck) {
+            rop->refusal = NGX_IDEMPOTENCY_REFUSAL_TIMEOUT;
+
+        } else if (rop->refusal != NGX_IDEMPOTENCY_REFUSAL_TIMEOUT) {
+            rop->refusal = ngx_idempotency_redis_op_unreachable(
+                                                             op->store->data);
+        }
+
         break;
     }
 
