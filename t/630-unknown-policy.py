@@ -195,10 +195,21 @@ def test_probe_never():
     executed(query, 'no', 1, 'the probe')
 
 
-def not_yet(path, key, status):
+def not_yet(path, key, status, probes):
+    """the same answer comes without a probe while the record is locked"""
     a = ask(path, key, '/status/%d' % status)
-    return (a.status, a.code, a.get('retry-after')) == (409, 'in_progress',
-                                                        '1')
+    return (a.status, a.code, a.get('retry-after'),
+            len(query.of(key))) == (409, 'in_progress', '1', probes)
+
+
+def ask_later(path, key, probe):
+    """the end of the last probe is stored behind its answer"""
+    end = time.monotonic() + 10
+    while (a := ask(path, key, probe)).code == 'in_progress':
+        if time.monotonic() > end:
+            break
+        time.sleep(0.01)
+    return a
 
 
 def test_probe_not_yet():
@@ -206,14 +217,13 @@ def test_probe_not_yet():
     for status in (202, 425):
         key = 'yet-%d' % status
         lost(path, key)
-        for i in range(2):
-            # the last one may not have ended yet: nobody probes beside it
-            ok(until(lambda: not_yet(path, key, status), 10, 0.1),
+        for probes in (1, 2):
+            ok(until(lambda: not_yet(path, key, status, probes), 10, 0.1),
                'probe %d: not yet' % status)
         same(gw.state(key, path), 'unknown', 'and still unknown')
         executed(query, key, 2, 'the probe')
         executed(up, key, 1, 'probe %d' % status)
-        a = ask(path, key, '/ok')
+        a = ask_later(path, key, '/ok')
         same((a.status, a.replayed), (201, True), 'until it is told')
 
 
@@ -230,9 +240,7 @@ def test_probe_tells_nothing():
              'probe %s: nothing is told' % probe)
         same(gw.state(key, path), 'unknown', probe + ': still unknown')
         executed(up, key, 1, 'probe ' + probe)
-        # the end of a probe is stored behind its answer
-        while (a := ask(path, key, '/ok')).code == 'in_progress':
-            time.sleep(0.01)
+        a = ask_later(path, key, '/ok')
         same((a.status, a.replayed), (201, True),
              probe + ': asked again at once')
 
@@ -242,9 +250,7 @@ def test_probe_tells_nothing():
                        ('/p-caught/flaky', 'a 404 made of a 500')):
         lost(path, path)
         for i in range(2):
-            # the end of the last probe is stored behind its answer
-            while (a := gw.post(path, path)).code == 'in_progress':
-                time.sleep(0.01)
+            a = ask_later(path, path, '')
             same((a.status, a.code), (409, 'outcome_unknown'),
                  what + ': nothing is told')
         executed(up, path, 1, what)
